@@ -52,7 +52,7 @@ class Walk:
     name: str
     page: Page = field(repr=False)
     clicks: int = 0
-    seconds: float | None = None  # to the first verified result
+    seconds: float | None = None  # until the first verified result
     outcome: str = ""
     pictures: list[str] = field(default_factory=list)
     begun: float = field(default_factory=time.monotonic, repr=False)
@@ -104,7 +104,7 @@ def an_own_module(walk: Walk, link: str, browser: Browser) -> None:
     page.keyboard.insert_text(OWN)
     page.locator(".module").wait_for()
     walk.picture("pasted")
-    walk.click(page.get_by_role("button", name=re.compile("^Missing: ")))  # leads to the first field that is empty
+    walk.click(page.get_by_role("button", name=re.compile("^Missing: ")))  # leads to the first empty field
     for value in ("50000", "256"):
         page.keyboard.type(value)
         page.keyboard.press("Tab")

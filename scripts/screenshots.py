@@ -203,7 +203,7 @@ def take(browser: Browser, base: str, places: dict, only: set[str]) -> list[str]
                     page.set_viewport_size({"width": width, "height": page.evaluate("document.documentElement.scrollHeight")})
                     page.evaluate("scrollTo(0, 0)")
                     page.wait_for_timeout(250)
-                store(page.screenshot(caret="initial"), FOLDER / name)  # hiding the caret would need an inline style
+                store(page.screenshot(caret="initial"), FOLDER / name)  # hiding the caret would require an inline style
         page.close()
         print(f"  {shot.name}", flush=True)
     return wrong

@@ -1,6 +1,6 @@
 """Fills a fresh installation for the screenshots: the real H200 runs of examples/traces in a team of three, with comments and share links.
 
-Run by scripts/screenshots.py through `manage.py shell`; prints the addresses as JSON.
+Run by scripts/screenshots.py through `manage.py shell`. Prints the URLs as JSON.
 """
 
 from __future__ import annotations

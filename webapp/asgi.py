@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from django.core.asgi import get_asgi_application
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # pages compute little, so threads would only wait for each other
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # pages compute little, so the threads would only wait for each other
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.settings")
-pages = get_asgi_application()  # sets Django up; everything that imports models must come after it
+pages = get_asgi_application()  # sets up Django; everything that imports models must come after it
 
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
@@ -25,8 +25,8 @@ from webapp.pacing import pace_daphne  # noqa: E402
 from webapp.review.sockets import socket_urlpatterns as review_sockets  # noqa: E402
 from webapp.runs.sockets import socket_urlpatterns as run_sockets  # noqa: E402
 
-# The applications are cast, because the types of `path` admit only views.
-# Django does not handle streams, because a stream lasts as long as its run and would occupy a thread.
+# The applications are cast, because the types of `path` accept only views. Django does not handle streams, because a stream lasts as long as its run
+# and would occupy a thread.
 http_urlpatterns = [
     path("api/v1/runs/<uuid:run_id>/events/stream", SessionMiddlewareStack(events_stream)),
     path("mcp", cast(Any, mcp_application(pages))),

@@ -1,4 +1,4 @@
-"""Static files whose names contain their hash, so that a browser may cache them forever."""
+"""Static files whose names contain their hash, so that browsers may cache them forever."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
-IGNORED = ["hx-*.js", "htmx-4*.js"]  # files of django_htmx that no page uses and that have unresolvable imports
+IGNORED = ["hx-*.js", "htmx-4*.js"]  # files of django_htmx that no page uses and whose imports cannot be resolved
 
 
 class HashedStorage(CompressedManifestStaticFilesStorage):

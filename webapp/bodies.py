@@ -1,7 +1,7 @@
 """Limits request bodies before they are spooled, because Daphne would write the whole body to a file before checking it.
 
-Everybody may send up to one megabyte. Beyond that, reading pauses until the session or token of the request has been looked up. A sender without a
-valid session or token is refused, regardless of the announced length. Nobody may send more than `MOST`.
+Anybody may send up to one megabyte. Beyond that, reading pauses until the request's session or token has been looked up. A sender without a valid
+session or token is refused, regardless of the announced length. Nobody may send more than `MOST`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class BoundedRequest(PacedRequest):
 
         try:
             somebody = await in_thread(known)(header(b"authorization"), header(b"cookie"))
-        except Exception:  # without a database, nothing can be verified
+        except Exception:  # without a database, no sender can be verified
             somebody = False
         if self.channel is None or self.refused:
             return
@@ -90,7 +90,7 @@ class BoundedRequest(PacedRequest):
             self._refuse(ANYBODYS, STRANGERS)
 
     def _refuse(self, most: int, hint: str) -> None:
-        """Responds immediately and closes the connection. Data that still arrives is discarded."""
+        """Responds immediately and closes the connection. Data that arrives afterwards is discarded."""
         self.refused = True
         problem: dict[str, Any] = {"title": "Content Too Large", "status": 413, "detail": TOO_LARGE.format(most >> 20), "hint": hint}
         body = json.dumps(problem).encode()

@@ -1,4 +1,4 @@
-"""Where this installation keeps its data. This module does not need Django, because the supervisor also uses it."""
+"""Locates this installation's data. This module does not need Django, because the supervisor also uses it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ VERIFIER_KEEPS = (
 
 
 def role_name(role: str) -> str:
-    """The role's name in Postgres."""
+    """Returns the role's name in Postgres."""
     return f"stitchwork_{role}"
 
 
 def data_dir() -> Path:
-    """`DATA_DIR`, by default `.data` next to `manage.py`. All persistent data is stored in this directory."""
+    """Returns `DATA_DIR`, by default `.data` next to `manage.py`. All persistent data is stored in this directory."""
     return Path(os.environ.get("DATA_DIR") or ROOT / ".data").expanduser().absolute()
 
 
 def manage_line(*words: str) -> str:
-    """The command line for `manage.py` that finds this installation regardless of its data directory and port. It contains no secrets; a custom
-    DATABASE_URL appears only by name and must be filled in."""
+    """Returns the command line for `manage.py` that finds this installation regardless of its data directory and port. It contains no secrets. A
+    custom DATABASE_URL appears only by name and must be filled in."""
     given = {
         "DATA_DIR": str(data_dir()) if data_dir() != ROOT / ".data" else "",
         "PORT": port if (port := os.environ.get("PORT", "")) != "8000" else "",
@@ -46,7 +46,8 @@ def manage_line(*words: str) -> str:
 
 
 def socket_dir(data: Path) -> Path:
-    """The directory of the embedded Postgres's socket: the data directory, or a short private directory if that path is too long for a socket."""
+    """Returns the directory of the embedded Postgres's socket: the data directory or, if that path is too long for a socket, a short private
+    directory."""
     inside = data / "pg-socket"
     if len(os.fsencode(inside / ".s.PGSQL.5432.lock")) <= LONGEST_SOCKET_PATH and "," not in str(inside):  # Postgres splits at commas
         return inside
@@ -79,5 +80,5 @@ def kept_secret(data: Path, name: str) -> str:
 
 
 def database_password(data: Path, role: str = "owner") -> str:
-    """The password of a role of the embedded Postgres, "owner" or one of `ROLES`. Each has its own file, `DATA_DIR/database/ROLE`."""
+    """Returns the password of a role of the embedded Postgres, "owner" or one of `ROLES`. Each has its own file, `DATA_DIR/database/ROLE`."""
     return kept_secret(private_dir(data) / "database", role)

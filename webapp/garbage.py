@@ -14,7 +14,7 @@ from django.template import TemplateDoesNotExist, TemplateSyntaxError, engines
 from django.template.backends.django import DjangoTemplates
 from django.urls import get_resolver
 
-YOUNG = 10_000  # allocations before the youngest generation is collected; the default of 700 collects while a page is still being built
+YOUNG = 10_000  # allocations before the youngest generation is collected; with the default of 700, it would be collected while a page is being built
 
 
 def settle() -> None:

@@ -40,7 +40,7 @@ def same_origin(scope: Message) -> bool:
     if settings.HTTPS and origin.scheme != "https":
         return False
     host, port = split_domain_port(header(scope, b"host"))
-    ours = int(port) if port else PORTS[origin.scheme]  # a proxy that terminates TLS for us passes the host name without a port
+    ours = int(port) if port else PORTS[origin.scheme]  # a proxy that terminates TLS for us forwards the host name without a port
     return (origin.hostname or "") == host.strip("[]").rstrip(".") and (origin.port or PORTS[origin.scheme]) == ours
 
 

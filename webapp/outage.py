@@ -13,7 +13,7 @@ from webapp.api.calls.problems import plain
 
 SENTENCE = "The database does not answer."
 HINT = "Runs go on as soon as it is back, and what they have written is kept. Try again in a moment."
-RETRY_AFTER = "5"  # in seconds; the supervisor restarts the embedded server within a few seconds
+RETRY_AFTER = "5"  # seconds; the supervisor restarts the embedded server within a few seconds
 # SQL states of a server that is starting up, shutting down or out of resources. An error without a state means that the connection itself failed.
 STATES = ("08", "57P0", "53300")
 
@@ -36,8 +36,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 
 def away(error: BaseException | None) -> bool:
-    """Returns whether the error or one of its causes means that the database server could not be reached. A statement timeout does not count as an
-    outage."""
+    """Returns whether the error or one of its causes means that the database server could not be reached. A statement timeout does not count."""
     seen = 0
     while error is not None and seen < 10:
         if isinstance(error, (OperationalError, InterfaceError)):

@@ -1,7 +1,7 @@
-"""Adds back pressure to responses. Daphne's own `send` never waits, so it would buffer everything that a slow reader has not received yet.
+"""Adds back pressure to responses. Daphne's own `send` never waits, so it would buffer everything that a slow reader has not yet received.
 
-While a connection's buffer is full, `send` waits until the buffer is empty. A reader that receives nothing for `PATIENCE_SECONDS` is disconnected. It
-can resume an event stream from its last `id`, or request a file again.
+While a connection's buffer is full, `send` waits until it is empty. A reader that receives nothing for `PATIENCE_SECONDS` is disconnected. It can
+resume an event stream from its last `id`, or request a file again.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class PacedRequest(http_protocol.WebRequest):
 
 
 def pace(server: Any) -> None:
-    """Patches `send` of this server class so that it waits for room in the buffer."""
+    """Patches this server class's `send` so that it waits for room in the buffer."""
     reply = server.handle_reply
 
     async def paced_reply(self: Any, protocol: Any, message: dict[str, Any]) -> None:
@@ -83,6 +83,6 @@ def pace(server: Any) -> None:
 
 
 def pace_daphne() -> None:
-    """Adds pacing to Daphne if it is the running server. Daphne's module must not be imported here, because the import would install a reactor."""
+    """Adds pacing to Daphne if that is the running server. Daphne's module must not be imported here, because the import would install a reactor."""
     if (module := sys.modules.get("daphne.server")) is not None:
         pace(module.Server)

@@ -13,8 +13,8 @@ from psycopg import sql
 
 from webapp.environment import ROLES, role_name
 
-LOCK = 0x73776772  # lock key, so only one process grants privileges at a time
-MIGRATIONS = "django_migrations"  # every role may read this table to check whether its code matches the current schema
+LOCK = 0x73776772  # lock key, so that only one process grants privileges at a time
+MIGRATIONS = "django_migrations"  # every role may read this table, to check whether its code matches the current schema
 # Apps whose tables orchestrators may write to.
 WORK = ("runs", "tasks", "leaderboard", "review", "notifications", "fleet", "knowledge", "llm", "arena", "diffs", "procrastinate")
 PEOPLE = ("accounts_user", "accounts_team", "accounts_membership")  # an orchestrator reads these to find out whom to notify
@@ -37,7 +37,7 @@ VERIFIER_ALSO = (
     "UPDATE ON runs_verification, tasks_tryout, diffs_measuredhunk",
     "UPDATE (job_id) ON procrastinate_periodic_defers",  # done by the trigger on deleted jobs
 )
-# Row policies for cases in which table privileges are too coarse. They don't apply to the tables' owner or to roles with BYPASSRLS (web,
+# Row policies for cases in which table privileges are too coarse. They don't apply to the owner of the tables or to roles with BYPASSRLS (web,
 # orchestrator).
 VERIFIER_ROWS = {
     "procrastinate_jobs": ("ALL", "USING (queue_name LIKE 'verify.%')"),
@@ -92,7 +92,7 @@ STATEMENTS = {"web": _web, "orchestrator": _orchestrator, "verifier": _verifier}
 
 
 def _rows(cursor: CursorWrapper) -> None:
-    """Creates a policy only if it is missing, because creating one has to wait for everybody who uses the table."""
+    """Creates a policy only if it is missing, because creating one has to wait for everybody who is using the table."""
     name = role_name("verifier")
     for table, (command, rule) in VERIFIER_ROWS.items():
         cursor.execute("SELECT count(*) FROM pg_policies WHERE schemaname = 'public' AND tablename = %s AND policyname LIKE 'stitchwork%%'", [table])

@@ -15,7 +15,7 @@ POLICY = "; ".join(
         "default-src 'self'",
         "script-src 'self'",
         "style-src 'self'",
-        # Plotly and CodeMirror create <style> elements at run time, which the browser checks under a separate directive. Style attributes stay
+        # Plotly and CodeMirror create <style> elements at run time, which the browser checks under a separate directive. Style attributes remain
         # forbidden.
         "style-src-elem 'self' 'unsafe-inline'",
         "img-src 'self' data: blob:",
@@ -31,7 +31,7 @@ POLICY = "; ".join(
 
 
 def page_headers(secure: bool) -> dict[str, str]:
-    """The headers of a page, for responses that bypass Django's middleware. `secure` says whether the visitor uses TLS."""
+    """Returns the headers of a page, for responses that bypass Django's middleware. `secure` says whether the visitor uses TLS."""
     headers = {
         "content-security-policy": POLICY,
         "x-frame-options": settings.X_FRAME_OPTIONS,

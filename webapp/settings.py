@@ -17,8 +17,8 @@ from webapp.environment import ROLES, ROOT, data_dir, database_password, kept_se
 BASE_DIR = ROOT
 DATA_DIR = data_dir()
 DEBUG = os.environ.get("STITCHWORK_DEBUG") == "1"
-ROLE = os.environ.get("STITCHWORK_ROLE") or "owner"  # the role of this process (one of ROLES); the default is the role of a person who runs a command
-# A verifier neither signs nor sends anything, so it doesn't read the web app's secret key or mail password.
+ROLE = os.environ.get("STITCHWORK_ROLE") or "owner"  # this process's role (one of ROLES); the default is the role of a person who runs a command
+# A verifier neither signs anything nor sends mail, so it doesn't read the web app's secret key or mail password.
 SECRET_KEY = secrets.token_urlsafe(48) if ROLE == "verifier" else os.environ.get("SECRET_KEY") or kept_secret(DATA_DIR, "secret_key")
 
 
@@ -108,7 +108,7 @@ TEMPLATES = [
 
 
 # While the database is unavailable, the pool retries with exponential back-off. It gives up after this time, and the next request starts over. With
-# the default, it could keep waiting for minutes after the database has returned.
+# the default, it could keep waiting for minutes after the database is back.
 RECONNECT_SECONDS = 3.0
 
 
@@ -184,8 +184,8 @@ ACCOUNT_CHANGE_EMAIL = True
 ACCOUNT_EMAIL_NOTIFICATIONS = MAIL
 ACCOUNT_EMAIL_SUBJECT_PREFIX = "[Stitchwork] "
 ACCOUNT_SESSION_REMEMBER = True
-# Attempts are counted in the cache, so the limits apply across all web processes. The key is a user name with an IP address, which a known browser
-# can replace (adapters.py).
+# Attempts are counted in the cache, so the limits apply across all web processes. The key is a user name with an IP address, or with a known browser
+# instead (adapters.py).
 ACCOUNT_RATE_LIMITS = {"login": "30/m/ip", "login_failed": "10/m/ip,5/5m/key"}
 ACCOUNT_FORMS = {
     "login": "webapp.accounts.sign_in.allauth_forms.LoginForm",
@@ -201,7 +201,7 @@ MFA_ADAPTER = "webapp.accounts.sign_in.adapters.TwoFactorAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
 MFA_ALLOW_UNVERIFIED_EMAIL = True
 MFA_TOTP_ISSUER = "Stitchwork"
-MFA_TOTP_TOLERANCE = 1  # accepts a code that is entered just as its half minute ends
+MFA_TOTP_TOLERANCE = 1  # accepts a code entered just as its half minute ends
 MFA_FORMS = {
     "authenticate": "webapp.accounts.sign_in.allauth_forms.AuthenticateForm",
     "reauthenticate": "webapp.accounts.sign_in.allauth_forms.ReauthenticateByCodeForm",
@@ -212,12 +212,12 @@ CACHES = {"default": {"BACKEND": "webapp.accounts.shared_cache.SharedCache"}}
 # --- Browser security. Set HTTPS=1 if a proxy in front of us handles TLS and sets X-Forwarded-Proto.
 HTTPS = os.environ.get("HTTPS") == "1"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
-WEBHOOK_NETWORKS = _networks("STITCHWORK_WEBHOOK_NETWORKS", [])  # webhooks may also reach these networks, even by plain HTTP
+WEBHOOK_NETWORKS = _networks("STITCHWORK_WEBHOOK_NETWORKS", [])  # webhooks may also reach these networks, even over plain HTTP
 TRUSTED_PROXIES = _networks("TRUSTED_PROXIES", ["127.0.0.0/8", "::1"] if HTTPS else [])  # proxies whose X-Forwarded-For header is trusted
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
-# All ports of a host share cookies. Including the port in the cookie's name keeps two installations from signing each other's users out.
+# All ports of a host share cookies. The port in the cookie's name keeps two installations from signing each other's users out.
 SESSION_COOKIE_NAME = f"stitchwork_session_{os.environ.get('PORT', '8000')}"
 CSRF_COOKIE_NAME = f"stitchwork_csrf_{os.environ.get('PORT', '8000')}"
 SECURE_CONTENT_TYPE_NOSNIFF = True
@@ -226,7 +226,7 @@ SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
 
-# --- Static files: `make run` hashes and compresses them into .assets/collected. In debug mode they are served directly from their folders.
+# --- Static files: `make run` hashes and compresses them into .assets/collected. In debug mode, they are served directly from their folders.
 STATIC_URL = "static/"
 STATIC_ROOT = ROOT / ".assets" / "collected"
 STATICFILES_DIRS: list[Path] = [folder for folder in (ROOT / "static", ROOT / ".assets" / "static") if folder.is_dir()]

@@ -1,4 +1,4 @@
-"""Reads SQL from separate files, such as `rescue.sql` next to `rescue.py`. Each statement follows a line like `-- name: stalled` and comments that
+"""Reads SQL from separate files, such as `rescue.sql` next to `rescue.py`. Each statement follows a line such as `-- name: stalled` and comments that
 explain it."""
 
 from __future__ import annotations
@@ -6,12 +6,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-NAME = re.compile(r"^-- name: (\w+)\n(?:--.*\n)*", re.MULTILINE)  # also matches the comments below it, which are only for readers of the file
+NAME = re.compile(r"^-- name: (\w+)\n(?:--.*\n)*", re.MULTILINE)  # also matches the comments below the name, which are only for readers of the file
 
 
 def statements(user: str) -> dict[str, str]:
-    """The statements for a module, keyed by name. The module passes its `__file__`. Raises OSError if there is no such file, and ValueError if it has
-    no names."""
+    """Returns a module's statements, keyed by name. The module passes its `__file__`. Raises OSError if there is no such file, and ValueError if it
+    has no names."""
     text = Path(user).with_suffix(".sql").read_text()
     _, *parts = NAME.split(text)
     if not parts:

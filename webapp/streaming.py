@@ -21,7 +21,7 @@ def download(request: HttpRequest, pieces: Iterator[bytes], kind: str, name: str
 async def sent(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
     """Produces the pieces outside the event loop. Under ASGI, a plain iterator would be read completely before the first byte is sent.
 
-    A dedicated thread with its own database connection produces all pieces, because a server-side cursor lives only as long as its connection. The
+    One dedicated thread with its own database connection produces all pieces, because a server-side cursor lives only as long as its connection. The
     connection returns to the pool at the end, even if the client disconnects midway.
     """
     thread = ThreadPoolExecutor(1, thread_name_prefix="download")

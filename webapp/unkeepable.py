@@ -19,7 +19,7 @@ HINT = "It holds a null character or half of one, or a number or a time beyond a
 
 
 class Unkeepable:
-    """Middleware that catches values that slip through the checks of the views."""
+    """Middleware that catches values that slip through the views' checks."""
 
     def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
         self.get_response = get_response

@@ -5,7 +5,7 @@ from django.urls import include, path
 
 
 def health(request: HttpRequest) -> HttpResponse:
-    """Responds as soon as pages can be served. The supervisor waits for this."""
+    """Responds once pages can be served. The supervisor waits for this."""
     return HttpResponse("ok\n", content_type="text/plain")
 
 
@@ -18,7 +18,7 @@ urlpatterns = [
     path("", include("webapp.accounts.urls")),
     path("", include("webapp.tasks.urls")),
     path("", include("webapp.notifications.urls")),
-    path("", include("webapp.review.urls")),  # comes before the runs, whose URLs below a candidate accept any word
+    path("", include("webapp.review.urls")),  # comes before the runs, because their URLs below a candidate accept any word
     path("", include("webapp.runs.urls")),
     path("", include("webapp.diffs.urls")),
     path("", include("webapp.compare.urls")),

@@ -16,7 +16,7 @@ function openNav(open) {
 
 navToggle?.addEventListener("click", () => openNav(!bar.classList.contains("open")));
 
-// Only one group of the bar is open at a time.
+// Only one group of the navigation bar is open at a time.
 function openGroup(chosen) {
   for (const group of document.querySelectorAll(".nav-group")) {
     group.classList.toggle("open", group === chosen);
@@ -82,7 +82,7 @@ document.addEventListener("change", (event) => {
   if (event.target.matches("[data-autosubmit]")) event.target.form?.requestSubmit();
 });
 
-// A form submitted twice would start two runs, so the button is disabled, and enabled again after "back".
+// Submitting a form twice would start two runs, so the button is disabled until the person comes back to the page.
 document.addEventListener("submit", (event) => {
   const form = event.target;
   if (!form.matches("[data-once]") || event.defaultPrevented) return;
@@ -96,6 +96,6 @@ addEventListener("pageshow", (event) => {
   if (event.persisted) for (const button of document.querySelectorAll("[data-once] button[disabled]")) button.disabled = false;
 });
 
-// htmx: an error response must be visible, and a dropped connection must not look as if nothing happened.
+// htmx: an error response must be visible, and a dropped connection must not look as if nothing had happened.
 document.addEventListener("htmx:responseError", (event) => say(`The server answered ${event.detail.xhr.status}.`));
 document.addEventListener("htmx:sendError", () => say("The server does not answer."));

@@ -1,4 +1,4 @@
-// The Ctrl-K palette finds runs, tasks, people, kernels, events and pages through the server, and the commands of this page. It works entirely by
+// The Ctrl-K palette finds runs, tasks, people, kernels, events and pages by asking the server, as well as this page's commands. It works entirely by
 // keyboard.
 import { commands, shortcut } from "./lib/keys.js";
 import { counted } from "./lib/words.js";

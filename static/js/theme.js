@@ -1,4 +1,4 @@
-// Runs before the first paint (as a classic script in <head>) so that a remembered theme is applied without a flash.
+// Runs before the first paint (as a classic script in <head>), so that a stored theme is applied without a flash.
 (() => {
   const root = document.documentElement;
   root.classList.add("js");

@@ -1,5 +1,5 @@
-// fast_p: for each entry the share of all tasks that are solved and more than p times as fast. There is one line per entry. The vertical line marks
-// the p that the table and legend show. It follows the pointer, a click or Enter pins it, and the URL stores it.
+// fast_p: for each entry, the share of all tasks that are solved and more than p times as fast. Each entry has a line. The vertical line marks the p
+// that the table and legend show. It follows the pointer, a click or Enter pins it, and the URL stores it.
 import { draw, styleOf, themeOf } from "../js/lib/plots.js";
 import { say } from "../js/lib/say.js";
 import { counted } from "../js/lib/words.js";

@@ -1,4 +1,4 @@
-// Filters of the leaderboard's pages: a change swaps #board and updates the URL, and back and forward load the URL again. In a table with data-rows,
+// Filters of the leaderboard's pages. A change swaps #board and updates the URL, and Back and Forward load the URL again. In a table with data-rows,
 // j and k move between rows and Enter opens one.
 import { shortcut } from "../js/lib/keys.js";
 import { say } from "../js/lib/say.js";
@@ -71,7 +71,7 @@ document.addEventListener("click", (event) => {
   else if (sort && form) form.append(Object.assign(document.createElement("input"), { type: "hidden", name: "sort", value: sort }));
   show(link.href).then(() => document.querySelector(`#board a[data-swap][href="${CSS.escape(link.getAttribute("href"))}"]`)?.focus());
 });
-// A page with charts is not cached, so going back requests it again. A link inside the page changes nothing.
+// A page with charts is not cached, so going back requests it again. A link within the page changes nothing.
 addEventListener("popstate", () => selection() !== current && location.reload());
 
 document.addEventListener("click", (event) => {

@@ -58,7 +58,7 @@ function grid(data) {
   return table;
 }
 
-// The names of KernelBench tasks begin with the number that people know them by.
+// KernelBench task names begin with the number by which people know them.
 const numberOf = (name) => /^(\d+)_/.exec(name)?.[1];
 
 function cellOf(found, entry, task, result) {

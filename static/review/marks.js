@@ -1,4 +1,4 @@
-// Marks next to commented elements, and a single button that follows the pointer for commenting on others.
+// Marks next to commented elements, and a single button that follows the pointer, for commenting on other elements.
 import { counted } from "../js/lib/words.js";
 import { h } from "../js/run/dom.js";
 import { oldSide, placeOf } from "./places.js";
@@ -137,7 +137,7 @@ export class Marks {
   }
 }
 
-// In a row with two sides, the cell of the side under the pointer.
+// In a row with two sides, the cell on the side under the pointer.
 function sideCell(row, target) {
   if (row.dataset.seq || row.dataset.line) return row;
   const cells = [...row.cells];

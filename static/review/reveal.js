@@ -1,4 +1,4 @@
-// Brings the place of a thread into view, on this page or on the page that shows it.
+// Brings a thread's place into view, on this page or on the page that shows it.
 import { openLine } from "../js/run/diff.js";
 import { numberCell } from "./marks.js";
 import { shownCandidate } from "./places.js";

@@ -49,7 +49,7 @@ export class Store extends EventTarget {
     try {
       answer = await fetch(`${this.base}state?since=${this.seq}`, { credentials: "same-origin", headers: { accept: "application/json" } });
     } catch {
-      return; // the network is down, so the next request repeats this one
+      return; // the network is down; the next request will cover the same changes
     }
     if (!answer.ok) return;
     const { seq, threads, verdicts } = await answer.json();
@@ -102,5 +102,5 @@ export class Store extends EventTarget {
   }
 }
 
-// The frame of every page passes the token to htmx. The cookie may be different or inaccessible.
+// Every page passes the token to htmx in its frame. The cookie may be different or inaccessible.
 const token = () => JSON.parse(document.body.getAttribute("hx-headers") ?? "{}")["X-CSRFToken"] ?? "";

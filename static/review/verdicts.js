@@ -1,4 +1,4 @@
-// Handles verdicts that change while a page is open, by requesting the candidate's panel and the run's notices again.
+// Requests the candidate's panel and the run's notices again when verdicts change while a page is open.
 let known = null;
 
 export async function showVerdicts(verdicts) {

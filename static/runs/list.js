@@ -10,7 +10,7 @@ setInterval(() => {
   live.dispatchEvent(new CustomEvent("tick"));
 }, 500);
 
-// Only cells that have really changed are replaced and announced.
+// Replaces and announces only cells that have really changed.
 document.addEventListener("htmx:oobBeforeSwap", (event) => {
   const { target, fragment } = event.detail;
   const incoming = fragment.firstElementChild ?? fragment;
@@ -60,7 +60,7 @@ bar?.querySelector("[data-untick]").addEventListener("click", () => {
   for (const box of boxes) box.checked = false;
   drawTicked();
 });
-// Enter in the tag's field must add the tag. By default it would press the form's first button, which does something else.
+// Enter in the tag's field must add the tag. By default, it would press the form's first button, which does something else.
 bar?.elements.tag?.addEventListener("keydown", (event) => {
   if (event.key !== "Enter") return;
   event.preventDefault();

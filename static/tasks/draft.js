@@ -1,5 +1,5 @@
-// Keeps the typed text in this browser until it is submitted, across errors, reloads and sign-outs. The key includes the person, so nobody else who
-// signs in here can see it.
+// Keeps the typed text in this browser until it is submitted, across errors, reloads and sign-outs. The key includes the person, so that nobody else
+// who signs in here can see it.
 import { ago } from "../js/lib/ago.js";
 
 const SAVE_MS = 400;

@@ -1,7 +1,7 @@
 // The form for a plain module, below the editor. It is fetched when a plain module is recognised, and sent to generate the task.
 import { say } from "../js/lib/say.js";
 
-// Returns whether `after` is a new text instead of an edit of `before`: less than half of `before` remains at the start and end.
+// Returns whether `after` is a new text rather than an edit of `before`, which means that less than half of `before` remains at the start and end.
 export function replaced(before, after) {
   const least = Math.min(before.length, after.length);
   let begin = 0;
@@ -17,7 +17,7 @@ export function attachModuleForm(form, panel, editor, onMissing = () => {}) {
   if (!place) return { offer() {}, hide() {}, refuse: () => false };
   const token = form.elements.csrfmiddlewaretoken.value;
   let offered = "";
-  let source = ""; // the source that the form was opened for
+  let source = ""; // the source for which the form was opened
   let asked = 0; // number of requests sent
   let shown = 0; // number of the request whose response is the form on the page
 

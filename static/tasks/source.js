@@ -102,7 +102,7 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
     return source.length > most || new Blob([source]).size > most;
   }
 
-  // The server would refuse it without being able to show the typed text.
+  // The server would refuse it and could not show the typed text again.
   form.addEventListener("submit", (event) => {
     if (!tooLarge(editor.text())) return;
     event.preventDefault();
@@ -125,7 +125,7 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
     try {
       const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
       editor.setText(text.replaceAll("\r\n", "\n").replaceAll("\r", "\n"));
-      if (refused) unrefuse(); // the text was already the same, so no change has cleared the refusal
+      if (refused) unrefuse(); // the text is the same as before, so no change event has cleared the refusal
       say(`${file.name} is in the editor`);
       if (kind === "task" && !form.elements.title.value) form.elements.title.value = file.name.replace(/\.py$/, "").slice(0, 140);
     } catch {

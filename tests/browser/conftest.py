@@ -1,4 +1,4 @@
-"""A real browser against a real Daphne on the test database. Run it separately: `DJANGO_ALLOW_ASYNC_UNSAFE=1 pytest tests/browser`."""
+"""A real browser against a real Daphne on the test database. Run these tests separately: `DJANGO_ALLOW_ASYNC_UNSAFE=1 pytest tests/browser`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.webapp.people import People
 from webapp.accounts.models import SignInLink, User
 from webapp.environment import ROOT
 
-# Playwright's own loop runs in this thread, so Django would refuse to use the database.
+# Playwright's own event loop runs in this thread, so Django would refuse to use the database.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
 
 CHROMIUM = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -62,7 +62,7 @@ def people(transactional_db) -> People:
 
 @pytest.fixture
 def sign_in(page, server):
-    """Opens the page as `user`, through a one-time link."""
+    """Opens the page as `user` through a one-time link."""
 
     def enter(user: User):
         page.goto(f"{server}/sign-in/{SignInLink.issue(user)}/")
@@ -73,7 +73,7 @@ def sign_in(page, server):
 
 @pytest.fixture(autouse=True)
 def no_errors_in_the_page(request, transactional_db):
-    """A failing script, or anything that a policy refuses, fails the test. The page closes before the database is flushed, so it makes no further
+    """Fails the test if a script fails or a policy refuses anything. The page closes before the database is flushed, so it makes no further
     requests."""
     if "page" not in request.fixturenames:
         yield
@@ -81,7 +81,7 @@ def no_errors_in_the_page(request, transactional_db):
     page = request.getfixturevalue("page")
     said: list[str] = []
     page.on("pageerror", lambda error: said.append(str(error)))
-    # Refusals, requests that a test aborts, and a network that it disconnects.
+    # Refusals, requests that a test aborts, and a network that a test disconnects.
     provoked = ("the server responded with a status of 4", "net::ERR_FAILED", "net::ERR_INTERNET_DISCONNECTED")
     page.on(
         "console", lambda message: said.append(message.text) if message.type == "error" and not any(p in message.text for p in provoked) else None

@@ -1,6 +1,6 @@
 """A realistic run, appended through the real append function, for developing and testing the live page without a verifier.
 
-`python tests/browser/sample_run.py --user NAME --delay 0.2` plays one against the installation in DATA_DIR; tests call `play`.
+`python tests/browser/sample_run.py --user NAME --delay 0.2` plays a run on the installation in DATA_DIR. Tests call `play`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HOSTILE = '<img src=x onerror="document.title=1"><script>document.title="owned"<
 
 
 def report(task_sha: str, program_sha: str, status: str, ratio: float, tier: str, seed: int) -> dict:
-    """A report that the contract accepts, with samples whose blocks scatter like real ones."""
+    """Returns a report that the contract accepts, with samples whose blocks scatter as real ones do."""
     rng = random.Random(seed)
     eager, stages = 9.84, [("static", "passed", 0.02, ""), ("build", "passed", 1.31, "g++ -O3 -march=native -fopenmp")]
     base = {
@@ -93,7 +93,7 @@ def _stages(rows: list[tuple]) -> list[dict]:
 
 
 def timeline(events: int = 4000, seed: int = 1, launches: int = 6) -> bytes:
-    """A GPU timeline: API calls that launch kernels on two streams, NVTX ranges around iterations."""
+    """Returns a GPU timeline with API calls that launch kernels on two streams, and NVTX ranges around iterations."""
     from verifier.profiling.timeline import Row, Timeline
 
     rng = np.random.default_rng(seed)
@@ -127,7 +127,7 @@ def timeline(events: int = 4000, seed: int = 1, launches: int = 6) -> bytes:
 
 
 def real_timeline(path: Path) -> bytes:
-    """The importer's result for a real Nsight Systems export."""
+    """Returns the importer's result for a real Nsight Systems export."""
     from verifier.profiling.nsight.nsys_import import import_nsys
 
     return import_nsys(path)[0].to_bytes()
@@ -144,7 +144,7 @@ def create_run(user, title: str = "softmax_rows"):
 
 
 def story(run, *, candidates: int = 4, timeline_bytes: bytes | None = None, chatter: int = 0) -> Iterator[list]:
-    """Batches of `NewEvent`, as the engine would append them."""
+    """Yields batches of `NewEvent` as the engine would append them."""
     from agents.events import NewEvent
     from verifier.source import sha256
     from webapp.runs import artefacts

@@ -1,4 +1,4 @@
-"""The API's reference page: every operation with its curl line, without external resources."""
+"""The API's reference page: every operation with its curl command, without external resources."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ view.element.addEventListener("timeline:rest", () => (window.rested = true));
 </script></body></html>"""
 RATIOS = pytest.mark.parametrize("ratio", [1, 1.5, 2])
 
-# The start and end of a colour, in CSS pixels, on a line of a canvas `y` CSS pixels below its top; null if the colour does not occur.
+# Finds where a colour starts and ends, in CSS pixels, on a line of a canvas `y` CSS pixels below its top. Null if the colour does not occur.
 EXTENT = """([canvas, y, colour]) => {
   const ratio = canvas.width / canvas.getBoundingClientRect().width;
   const wanted = colour.match(/\\d+/g).map(Number);
@@ -52,7 +52,7 @@ SCENE = """() => {  // a measured range, a mark, and a selected launch with the 
 
 @pytest.fixture(autouse=True)
 def no_errors_in_the_page() -> None:
-    """Replaces the fixture that has a database; `opened` checks the console itself."""
+    """Replaces the fixture that uses a database. `opened` itself checks the console."""
 
 
 @pytest.fixture
@@ -106,10 +106,10 @@ def test_axis_ranges_marks_and_arrows_stand_where_they_belong(opened, ratio: flo
     assert line == pytest.approx([0, scene["width"]], abs=1.1)
     ticks = extent(page, canvas, 18.5, colours["line-strong"])
     assert ticks == pytest.approx([scene["axis"][0] - 0.5, scene["axis"][-1] + 0.5], **near)
-    # The measured range and the mark on the axis.
+    # The measured range, and the mark on the axis.
     assert extent(page, canvas, 21, colours["accent"]) == pytest.approx(scene["measured"], **near)
     assert extent(page, canvas, 20, colours["warn"]) == pytest.approx(scene["marked"], **near)
-    # The outline of the selection, and the tip of the arrow to what it launched.
+    # The outline of the selection, and the tip of the arrow to the kernel that it launched.
     around = extent(page, canvas, scene["eventTop"], colours["text"])
     assert around == pytest.approx(
         [scene["event"][0] - 1, max(scene["event"][1], scene["event"][0] + 2) + 1], abs=2.6
@@ -150,7 +150,8 @@ def test_the_overview_shows_what_is_on_the_screen(opened, ratio: float):
 @pytest.mark.parametrize("canvas", [".timeline-minimap", ".timeline-canvas"])
 @RATIOS
 def test_nothing_of_an_earlier_frame_shows_through(opened, ratio: float, canvas: str):
-    """The same view, reached directly and after a frame whose window ended at the last column, which may be a fraction of a CSS pixel."""
+    """Compares a view reached directly with the same view after a frame whose window ended at the last column, which may be a fraction of a CSS
+    pixel."""
     page = opened(ratio, "linear-norm-h200-nsys")
     pictures = page.evaluate(
         """([selector]) => {

@@ -22,7 +22,7 @@ def test_two_runs_are_chosen_and_compared(people, sign_in, server):
     expect(page.get_by_role("heading", level=1)).to_have_text("Compare 2 runs")
     row = page.get_by_role("row", name="Against eager")
     expect(row.locator(".best")).to_contain_text("3.00")
-    expect(page.locator("[data-plot=intervals][data-drawn]")).to_be_visible(timeout=30_000)  # five megabytes of Plotly
+    expect(page.locator("[data-plot=intervals][data-drawn]")).to_be_visible(timeout=30_000)  # Plotly is five megabytes
     page.get_by_text("As a table").first.click()
     expect(page.locator(".plot-table").first).to_contain_text("1.50× [1.4")
     page.get_by_role("link", name="Diff").click()

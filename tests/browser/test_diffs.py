@@ -1,4 +1,4 @@
-"""The diff in a real browser: sides, layouts, folds, keys, positions, copying, and the measured effect of each hunk with a canned verifier."""
+"""The diff in a real browser: sides, layouts, folds, keys, positions, copying, and each hunk's measured effect with a canned verifier."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ STATES = {
     "knowledge:documents": ["?q=bank"],
     "compare:compare": ["?with={run_id}", "?with={run_id}&with={run_id}:{number}"],
 }
-# The application's own API, which has its own tests.
+# The application's API, which has its own tests.
 NO_PAGES = ("api:",)
 # Pages that respond like this by design: used links, pages that need mail or two-factor to be set up first, and pages that need more than their URL.
 ON_PURPOSE = {
@@ -69,7 +69,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 class Swept:
-    """The pages to check, found by requesting every address once without a browser."""
+    """The pages to check, found by requesting every URL once without a browser."""
 
     def __init__(self, world: World, owner: User):
         self.problems = [f"{name}: tests/unit/webapp/isolation/world.py does not fill it" for name in unfilled(world)]
@@ -84,7 +84,7 @@ class Swept:
 
     def _ask(self, pattern: Pattern, path: str, data: dict) -> None:
         answer, who = self.signed_in.get(path, data or None), "owner"
-        if answer.status_code in (301, 302):  # signing in, for a user who is signed in
+        if answer.status_code in (301, 302):  # redirects from the sign-in pages, because the user is signed in
             answer, who = Client().get(path), "nobody"
         if answer.status_code in (405, 301, 302):  # accepts only forms, or redirects
             self.left_out.append(f"{pattern.name} {answer.status_code}")
@@ -97,14 +97,14 @@ class Swept:
 
 
 def prepare(browser: Browser, *, bypass_csp: bool = False) -> tuple[BrowserContext, Page, list[str]]:
-    """A page that checks itself, and its console messages, including what the page's own policy refuses unless it is bypassed."""
+    """Returns a page that checks itself, and its console messages, including what the page's own policy refuses unless it is bypassed."""
     context = browser.new_context(reduced_motion="reduce", bypass_csp=bypass_csp)
     for script in (AXE, CHECKS):
         context.add_init_script(path=script)
     page = context.new_page()
     said: list[str] = []
     page.on("pageerror", lambda error: said.append(f"script: {error}"))
-    # Not the page's own refusal, which is opened on purpose.
+    # Exclude the page's own refusal, which is opened on purpose.
     refused = "the server responded with a status of 4"
     page.on("console", lambda message: said.append(f"console: {message.text}") if message.type == "error" and refused not in message.text else None)
     return context, page, said
@@ -164,7 +164,7 @@ def another_owner(world: World, name: str) -> User:
 
 
 def look_through(executable: str | None, base: str, link: str, paths: list[str]) -> list[str]:
-    """In a separate thread, with its own browser: signed in by `link`, or not at all."""
+    """Checks pages in a separate thread with its own browser, signed in by `link` or not at all."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         context, page, said = prepare(browser)
@@ -181,7 +181,7 @@ def test_every_page(server, browser_type_launch_args, world):
     swept = Swept(world, owner)
     swept.pages["nobody"].append(f"/share/{shares.token_of(Share.objects.get(pk=world.by_parameter['share_id']))}/")
     pages = swept.pages["owner"]
-    people = [owner, *[another_owner(world, f"owner-{number}") for number in range(1, BROWSERS)]]  # a new link invalidates the previous one
+    people = [owner, *[another_owner(world, f"owner-{number}") for number in range(1, BROWSERS)]]  # a new link would invalidate the previous one
     links = [f"/sign-in/{SignInLink.issue(person)}/" for person in people]
     began = time.monotonic()
     with ThreadPoolExecutor(BROWSERS) as threads:
@@ -195,7 +195,7 @@ def test_every_page(server, browser_type_launch_args, world):
     assert count > 50
 
 
-@pytest.mark.slow  # a separate server
+@pytest.mark.slow  # needs a separate server
 def test_pages_of_mail_and_of_two_factor(browser, django_db_setup, people):
     """With mail set up and two-factor enabled, checks the pages for resetting a password, confirming an address, entering codes, and disabling
     two-factor."""
@@ -210,7 +210,7 @@ def test_pages_of_mail_and_of_two_factor(browser, django_db_setup, people):
     wrong: list[str] = []
 
     def look(path: str = "") -> None:
-        """At the address, or at the browser's current page."""
+        """Checks the page at this path, or the browser's current page."""
         wrong.extend(f"{path} at {sentence}" for sentence in look_at(page, server + path if path else page.url, said))
 
     with daphne(EMAIL_HOST="127.0.0.1", SECRET_KEY=settings.SECRET_KEY) as server:

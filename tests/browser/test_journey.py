@@ -1,4 +1,4 @@
-"""The whole path of a newcomer, on the real stack: one-time link, the example, a live run with real compilers, a leaderboard row."""
+"""A newcomer's whole path on the real stack: one-time link, the example, a live run with real compilers, a leaderboard row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.integration.processes.stack import Stack
 
-RUN_MS = 8 * 60 * 1000  # two cores, including a full confirmation with torch.compile
+RUN_MS = 8 * 60 * 1000  # on two cores, including a full confirmation with torch.compile
 
 
 @pytest.mark.slow
@@ -24,13 +24,13 @@ def test_from_the_link_to_a_leaderboard_row(installation: Stack, page: Page):
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/"))
 
-    # Live: stages, conversation and tree grow in the open page.
+    # Stages, conversation and tree grow live in the open page.
     entries = page.locator("[data-part=entries]")
     expect(entries).to_contain_text("Planner", timeout=120_000)
     expect(page.locator("[data-part=tree]")).to_contain_text(re.compile("plan", re.I), timeout=120_000)
     expect(page.locator("[data-part=status]")).to_contain_text(re.compile("finished|improved|matched"), timeout=RUN_MS)
 
-    # The candidate's evidence, without a reload.
+    # The candidate's evidence appears without a reload.
     tabs = page.locator("[data-part=pane-tabs]")
     body = page.locator("#pane-body")
     tabs.get_by_role("tab", name="Diff").click()

@@ -1,4 +1,4 @@
-"""The leaderboard in a browser: filter and drill down, pin p, the grid of tasks by keyboard, export, a retracted result, light and dark."""
+"""The leaderboard in a browser: filter and drill down, pin p, the heat map by keyboard, export, a retracted result, light and dark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TASKS = {"1_a": 4.0, "2_b": 2.0, "3_c": 1.2, "4_d": None}
 
 @pytest.fixture
 def ranked(people) -> Run:
-    """Two entries on a suite of four tasks; returns the run of the fastest result."""
+    """Creates two entries on a suite of four tasks, and returns the run of the fastest result."""
     make_suite(people.alice, list(TASKS))
     runs = [make_ranked(people.alice, task, ratio, dollars=0.2, llm="gpt-x") for task, ratio in TASKS.items()]
     make_ranked(people.alice, "2_b", 1.5)

@@ -49,7 +49,7 @@ def diagnosis(prompt: str) -> str:
 
 
 def judgement(prompt: str) -> str:
-    """If the machine was too busy for a verdict, submits the same program again."""
+    """Submits the same program again if the machine was too busy for a verdict."""
     return json.dumps(
         {"defect": "the verdict says nothing about the program", "fix": "verify it again", "route": "repair", "why": "", "documents": []}
     )
@@ -111,7 +111,7 @@ def test_a_run_by_copy_and_paste(installation, page: Page, context, patient):
 
 
 def wait_for_one(page: Page, base: str, run: str, answer, *, done: bool) -> bool:
-    """Waits until there is a prompt (the list refreshes itself), or until the run has ended. `done`: no further prompt is required."""
+    """Waits until there is a prompt (the list refreshes itself) or the run has ended. `done` means that no further prompt is required."""
     for _ in range(PATIENCE // 5):
         if page.url.rstrip("/") != f"{base}/mailbox":
             page.goto(f"{base}/mailbox/")
@@ -151,7 +151,7 @@ def try_profile(page: Page, base: str) -> None:
 
 
 def submit(page: Page, base: str) -> str:
-    """Opens the page of a run in which a person plays every role."""
+    """Opens the page of a run in which a person plays all roles."""
     page.goto(f"{base}/submit/")
     expect(page.locator(".cm-content")).to_contain_text("class Model")
     page.locator("input[type=file]").set_input_files(TASK)

@@ -15,7 +15,7 @@ def test_a_run_a_command_and_nothing_by_keyboard(server, people, sign_in):
     page = sign_in(people.alice)
     page.context.add_init_script(path=ROOT / "node_modules/axe-core/axe.min.js")
     page.goto(f"{server}/submit/")
-    page.locator(".cm-content").click()  # also while the user types
+    page.locator(".cm-content").click()  # it also works while the user is typing
     page.keyboard.press("Control+k")
     box = page.get_by_role("combobox", name=re.compile("^Runs, tasks"))
     expect(box).to_be_focused()

@@ -24,7 +24,7 @@ def run(people):
 
 @pytest.fixture
 def enter(browser: Browser, server):
-    """A user in a separate browser; without a user, a guest. Failing scripts fail the test."""
+    """Opens a separate browser for a user or, without one, for a guest. Failing scripts fail the test."""
     contexts, said = [], []
 
     def open_as(user: User | None, path: str) -> Page:
@@ -120,7 +120,7 @@ def test_a_comment_on_a_line_stays_with_it_when_code_moves(people, run, enter):
     expect(panel(bob)).to_contain_text(f"It is on line {there} here.")
     assert outdated.anchor["text"].startswith("# One row a thread")
 
-    # The diff shows it in both layouts, folded or not, and the comment's link opens its position.
+    # The diff shows the thread in both layouts, folded or not, and the comment's link opens its position.
     bob.goto(bob.url.partition("/candidates/")[0] + "/diff/3...4/?view=split")
     expect(bob.locator(f"#R{there} .review-mark")).to_be_visible()
     bob.goto(bob.url.partition("/runs/")[0] + f"/review/threads/{moved.pk}/")

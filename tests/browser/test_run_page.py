@@ -1,4 +1,4 @@
-"""The live page of a run in a real browser: live, late, over an interrupted connection, long, narrow, and with hostile text."""
+"""A run's live page in a real browser: live, late, over an interrupted connection, long, narrow, and with hostile text."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_a_late_visitor_of_a_long_run_gets_all_of_it(page: Page, server, sign_in
     assert shown == sorted(set(shown)) and len(shown) < 200
     page.get_by_label("Kind of entry").select_option("note")
     expect(page.locator("[data-part=step-count]")).to_have_text("3,000")
-    # Items outside the document are found, jumped to, and linked to.
+    # Items outside the document are found, jumped to and linked to.
     page.get_by_label("Search the whole trace").fill('"note 250 on candidate 2"')
     expect(page.locator("[data-part=find-count]")).to_have_text("1 found")
     page.keyboard.press("Enter")

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(180)
 
 
 class Played:
-    """An orchestrator for one run: the real engine and journal, with a model and a verifier that answer immediately."""
+    """Orchestrates one run with the real engine and journal, and with a model and a verifier that respond immediately."""
 
     def __init__(self, run: Run, models: FakeModels, programs: int = 3):
         self.run, self.models, self.programs = run, models, programs

@@ -17,7 +17,7 @@ def page_of_alice(people, sign_in) -> Page:
 
 
 def write(page: Page, text: str, editor: int = 0) -> None:
-    """Replaces the text in an editor, as a paste does."""
+    """Replaces the text in an editor, as pasting does."""
     content = page.locator(".cm-content").nth(editor)
     content.click()
     page.keyboard.press("Control+a")

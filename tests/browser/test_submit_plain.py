@@ -77,7 +77,7 @@ def test_a_plain_module_becomes_a_task_by_its_form(server, page_of_alice):
 
 
 def test_a_plain_module_is_submitted_without_seeing_its_task(server, page_of_alice):
-    """Three clicks: to the page, into the editor, and on the button that says what is missing."""
+    """Takes three clicks: to open the page, into the editor, and on the button that says what is missing."""
     page = page_of_alice
     page.goto(f"{server}/submit/")
     write(page, PLAIN)

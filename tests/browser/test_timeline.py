@@ -29,7 +29,7 @@ KERNEL_AT = """box => {  // where a kernel of the device stands on the canvas, i
 }"""
 
 
-AXIS = 24  # its height (static/js/timeline/rows.js)
+AXIS = 24  # height of the axis (static/js/timeline/rows.js)
 AXIS_LINE = """(c, axis) => {  // colours of the line below the axis from end to end, and of what lies above and below its right end
   const ratio = c.width / c.clientWidth, context = c.getContext("2d");
   const row = y => Array.from(new Uint32Array(context.getImageData(0, Math.floor(y * ratio), c.width, 1).data.buffer));
@@ -39,7 +39,7 @@ AXIS_LINE = """(c, axis) => {  // colours of the line below the axis from end to
 
 
 def attach(run: Run, data: bytes, candidate: int | None = 1, name: str = "timeline.stwtl") -> str:
-    """Returns the hash of a timeline that an event of the run names."""
+    """Attaches a timeline to an event of the run and returns its hash."""
     stored = artefacts.put(run.team_id, data, MEDIA_TYPE, name)
     append(run.pk, [NewEvent(kind="profile.attached", payload={"candidate": candidate, "tool": "nsys", "timeline": stored.model_dump()})])
     return stored.sha
@@ -52,7 +52,7 @@ def run(people) -> Run:
 
 @pytest.fixture
 def drawn(page: Page, server, sign_in, people, run):
-    """Opens the timeline with these bytes and waits until it is drawn."""
+    """Opens a timeline with the given bytes and waits until it is drawn."""
 
     def enter(data: bytes, link: str = "", **options) -> str:
         sha = attach(run, data, **options)
@@ -101,14 +101,14 @@ def test_keys_search_selection_and_arrows_on_a_real_export(page: Page, drawn):
     assert canvas.evaluate(PAINTED) > 6
     expect(page.locator(".timeline-labels")).to_contain_text("Stream 13")
     whole = shown(page)
-    # From anywhere on the page: zoom, pan, and back to the full view.
+    # From anywhere on the page: zoom, pan, and return to the full view.
     page.keyboard.press("w")
     page.keyboard.press("d")
     closer = shown(page)
     assert closer["to"] - closer["from"] < whole["to"] - whole["from"]
     page.keyboard.press("0")
     assert shown(page)["to"] == pytest.approx(whole["to"])
-    # Search: text, expression; a wrong expression keeps the typed text.
+    # Search by text and by expression. An invalid expression keeps the typed text.
     page.keyboard.press("/")
     search = page.get_by_label("Find events by name")
     search.fill("elementwise")
@@ -126,7 +126,7 @@ def test_keys_search_selection_and_arrows_on_a_real_export(page: Page, drawn):
     search.press("Enter")
     expect(page.locator(".found")).to_contain_text(re.compile(r"\d+ of 91 events"))
     expect(selected.locator("h3")).to_contain_text("cudaLaunchKernel")
-    # A launch leads to its kernel; next and previous on the row; focus.
+    # A launch leads to its kernel. Next and previous on the row. Focus.
     selected.get_by_role("button", name=re.compile("launches ")).first.click()
     kernel = shown(page)
     canvas.focus()
@@ -140,7 +140,7 @@ def test_keys_search_selection_and_arrows_on_a_real_export(page: Page, drawn):
     assert focused["to"] - focused["from"] < whole["to"] / 100
     page.keyboard.press("Escape")
     assert shown(page)["selected"] == -1
-    # Rows fold by keyboard.
+    # Rows can be folded by keyboard.
     group = page.get_by_role("button", name="NVIDIA H200", exact=True)
     group.press("Enter")
     expect(group).to_have_attribute("aria-expanded", "false")
@@ -162,13 +162,13 @@ def test_a_drag_measures_and_its_figures_are_those_of_the_range(page: Page, draw
     detail = page.evaluate("window.measured")
     assert detail["sha"] == sha and detail["rows"] == ["NVIDIA H200 / Stream 7"]
     assert 1.1e6 < detail["end_ns"] - detail["start_ns"] < 1.4e6
-    # The view is in the address and can be reopened.
+    # The view is in the URL and can be reopened.
     expect(page).to_have_url(re.compile(r"#m=\d+-\d+&rows="))
     page.reload()
     expect(summary).to_contain_text("Measured 1.2")
     page.keyboard.press("Escape")
     expect(summary).not_to_contain_text("Measured")
-    # Shift-drag pans, ctrl-wheel zooms at the pointer, a double click focuses.
+    # Shift-drag pans, ctrl-wheel zooms at the pointer, and a double click focuses.
     page.keyboard.press("w")
     before = shown(page)
     page.keyboard.down("Shift")
@@ -222,7 +222,7 @@ def test_reference_and_candidate_on_one_scale(page: Page, server, sign_in, peopl
     expect(page.locator(".timeline-summary").nth(0)).to_contain_text("Measured")
     expect(page.locator(".timeline-summary").nth(1)).to_contain_text("Measured")
     expect(table.locator("caption")).to_contain_text("In the measured range")
-    # The difference comes first, and takes no more space than was reserved for it.
+    # The difference comes first and takes up no more space than was reserved for it.
     assert page.locator(".timeline-first").bounding_box()["y"] < page.locator(".timeline-lane").first.bounding_box()["y"]
     page.get_by_label("Group the table by").select_option("stream")
     expect(table).to_contain_text("NVIDIA H200, Stream 7")
@@ -342,7 +342,7 @@ def test_a_million_events_are_drawn_and_moved(page: Page, drawn):
 
 
 def counted() -> bytes:
-    """The real export with modules, operators and sampled counters, as in a newer recording."""
+    """Returns the real export with modules, operators and sampled counters added, as in newer recordings."""
     timeline = Timeline.from_bytes(real())
     timeline.counters = [
         Counter(name, timeline.device, "%", times := np.linspace(0, 5e8, 400) + timeline.columns["start"].min(), 50 + 40 * np.sin(times / 3e7))
@@ -362,7 +362,7 @@ def test_tracks_hits_groups_and_counters(page: Page, drawn):
     page.get_by_role("button", name="Hide: SMs Active").press("Enter")
     expect(labels).not_to_contain_text("SMs Active")
     page.get_by_label("Show only tracks whose name contains").fill("stream 7")
-    expect(labels.locator(".line:not(.group)")).to_have_count(2)  # what is pinned stays
+    expect(labels.locator(".line:not(.group)")).to_have_count(2)  # pinned rows stay
     page.get_by_role("button", name=re.compile("tracks hidden: show")).click()
     expect(labels).to_contain_text("SMs Active")
     # Hits are listed, longest first if requested. A hit leads to its event and its launch parameters.
@@ -375,7 +375,7 @@ def test_tracks_hits_groups_and_counters(page: Page, drawn):
     expect(selected).to_contain_text("registers a thread")
     expect(selected).to_contain_text("threads")
     expect(selected).to_contain_text("Counters while it ran")
-    # The table changes its grouping, and is exported to a file.
+    # The table changes its grouping and is exported to a file.
     page.keyboard.press("Escape")
     page.get_by_label("Group the table by").select_option("grid")
     expect(tables.locator("tbody tr").first).to_contain_text("grid ")

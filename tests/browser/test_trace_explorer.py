@@ -1,4 +1,4 @@
-"""The trace explorer: the tree, search over all of a long trace, steps, deep links into it, copies, exchanges with models."""
+"""The trace explorer: the tree, searching all of a long trace, steps, deep links, copying, and exchanges with models."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_long_trace_is_searched_stepped_through_and_linked_into(page: Page, se
     total = int(page.locator(".entry.finished").get_attribute("aria-posinset"))
     assert total > 50
 
-    # Search: the server's own count, jumps to rows that were not in the document, in both directions.
+    # Search: the server's own count, and jumps in both directions to rows that were not in the document.
     page.keyboard.press("/")
     page.keyboard.type("variant 7")
     expect(count(page, "find-count")).to_have_text(re.compile(r"^\d+ found$"))
@@ -53,7 +53,7 @@ def test_a_long_trace_is_searched_stepped_through_and_linked_into(page: Page, se
     page.keyboard.press("Escape")
     expect(page.locator(".hits")).to_be_hidden()
 
-    # Steps by key, and to the best.
+    # Step by key, and to the best result.
     page.keyboard.press("X")
     expect(page.locator(".entry.selected.verification")).to_contain_text("wrong result")
     first = page.evaluate("location.href")
@@ -92,7 +92,7 @@ def test_a_model_s_long_reply_opens_whole_and_its_exchange_shows_the_prompt(page
     told = int(re.search(r"([\d,]+) characters", button.inner_text())[1].replace(",", ""))
     button.click()
     expect(message.get_by_role("button", name="Show less")).to_be_visible()
-    expect(message.locator(".fence .kt").first).to_be_visible()  # colours
+    expect(message.locator(".fence .kt").first).to_be_visible()  # highlighted code
     message.hover()
     message.get_by_role("button", name=re.compile("Copy the entry")).click()
     page.get_by_role("menuitem", name="Copy text").click()
@@ -119,7 +119,7 @@ def test_the_tree_adds_up_folds_and_is_walked_by_keys(page: Page, server, sign_i
     tree.focus()
     page.keyboard.press("ArrowLeft")
     expect(step).to_have_attribute("aria-expanded", "false")
-    expect(step.locator(".inside")).to_have_text(re.compile(r"✕ \d+"))  # failures show when collapsed
+    expect(step.locator(".inside")).to_have_text(re.compile(r"✕ \d+"))  # failures are visible even when collapsed
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     page.keyboard.type("attempt 3")

@@ -1,4 +1,4 @@
-"""The ways of a run in a real browser: as they appear, side by side and stacked, by keyboard, and without scripts."""
+"""A run's ways in a real browser: as they appear, side by side and stacked, by keyboard, and without scripts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def way(number: int, what: str, **more) -> NewEvent:
 
 
 def looked_at(browser: Browser, page: Page, url: str) -> list[str]:
-    """Accessibility findings for the page, in both colour schemes."""
+    """Returns the accessibility findings for the page in both colour schemes."""
     context = browser.new_context(storage_state=page.context.storage_state(), reduced_motion="reduce")
     for script in (AXE, CHECKS):
         context.add_init_script(path=script)

@@ -60,12 +60,12 @@ class Case:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Returns methods that undo the fault and lead to the good program."""
+        """Returns the methods that undo the fault and lead to the good program."""
         return _listed(self.facts["method"])
 
     @property
     def mended(self) -> tuple[str, ...]:
-        """Returns other methods for which the file contains the resulting program."""
+        """Returns the other methods for which the file contains the resulting program."""
         found = (_MARK.match(line) for line in self.body.splitlines())
         return tuple(dict.fromkeys(mark["method"] for mark in found if mark and mark["method"]))
 
@@ -92,7 +92,7 @@ class Case:
         return prelude() + "\n".join(kept).strip("\n") + "\n"
 
     def after(self, method: str) -> str | None:
-        """Returns the program to which a method leads; null if the set does not contain it."""
+        """Returns the program to which a method leads, or None if the set does not contain it."""
         if method in self.methods:
             return self.program("good")
         return self.program(f"mended {method}") if method in self.mended else None

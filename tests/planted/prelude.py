@@ -1,4 +1,4 @@
-"""The text at the beginning of every program of the set: the build helper, and a loader whose functions take tensors, ints and floats.
+"""The text at the beginning of every program in the set: the build helper, and a loader whose functions take tensors, ints and floats.
 
 It is inserted into programs instead of being imported, because a program is a single source.
 """

@@ -1,4 +1,4 @@
-"""A stand-in for a language model: a local HTTP server of the OpenAI and Anthropic protocols that answers Stitchwork's prompts.
+"""A stand-in for a language model: a local HTTP server for the OpenAI and Anthropic protocols that answers Stitchwork's prompts.
 
 It writes programs with the built-in compiler. It uses only the body of each request, stores nothing between requests except which faults are in
 progress, and makes the requested mistakes according to a seed. How to use it: docs/how-to/try-without-a-model.md.

@@ -15,7 +15,7 @@ from tests.standin.faults import Fault
 from tests.standin.programs import LEAVE, Workshop, block, blocks, choices_of, only, own_in, program, steps_of
 from tests.standin.reading import Asked
 
-# Strategies that the compiler carries out beyond those that its first program applies anyway, and how.
+# Strategies that the compiler can apply in addition to those that its first program uses anyway.
 CARRIED = ("cuda-graph", "parallel-split", "non-temporal-stores", "block-size")
 KNOB = {"cuda": ("block", (256, 512, 128, 1024)), "cpu": ("scan-rows", (4, 16))}
 GROUP = re.compile(r"\bg\d+\b")
@@ -47,7 +47,7 @@ def write(asked: Asked, plan: CompilerPlan, fault: Fault | None) -> str:
     return spoiling.malformed(reply, fault.token) if fault.kind == "malformed-json" else spoiling.chatty_json(reply)
 
 
-# programs
+# Programs
 
 
 def program_reply(asked: Asked, plan: CompilerPlan, fault: Fault | None) -> str:
@@ -89,7 +89,7 @@ def changed(asked: Asked, own: list[str], strategy: str) -> str:
 
 
 def choose(asked: Asked, plan: CompilerPlan) -> tuple[Options, str]:
-    """Returns what the program should be, and the strategy that names the change."""
+    """Returns the options for the program, and the strategy that names the change."""
     before = choices_of(asked.program)
     everything = Options()
     if asked.situation in ("optimise", "tune"):
@@ -119,7 +119,7 @@ def groups_of_step(asked: Asked, plan: CompilerPlan) -> set[str]:
 
 
 def up_to(plan: CompilerPlan, wanted: set[str]) -> set[str]:
-    """Returns the groups of a step and of the steps before it, in our own order of steps."""
+    """Returns the groups of a step and of all steps before it, in our own order of steps."""
     chosen: set[str] = set(wanted)
     parts = steps_of(plan)
     last = max((at for at, part in enumerate(parts) if wanted & set(part)), default=len(parts) - 1)
@@ -127,7 +127,7 @@ def up_to(plan: CompilerPlan, wanted: set[str]) -> set[str]:
 
 
 def smaller(plan: CompilerPlan, options: Options) -> Options:
-    """Returns the same without the group with the most operators."""
+    """Returns the options without the own group that has the most operators."""
     own = [group for group in plan.own if group.id in own_in(plan, options)]
     if not own:
         return options
@@ -146,7 +146,7 @@ def first_known(text: str) -> str:
 
 
 def with_method(plan: CompilerPlan, options: Options, method: str) -> Options:
-    """Returns one further choice; the same options if the compiler has no such choice."""
+    """Returns the options with one further choice, or unchanged if the compiler has no such choice."""
     kind = plan.figures.kind
     if method == "cuda-graph" and kind == "cuda" and not options.on(method):
         return options.with_strategy(method)
@@ -168,7 +168,7 @@ def heaviest(groups: list[Any]) -> list[Any]:
     return sorted(groups, key=lambda group: -group.bytes)
 
 
-# what is not code
+# Replies other than code
 
 
 def strategies_allowed(asked: Asked) -> set[str]:
@@ -249,7 +249,7 @@ def idea(plan: CompilerPlan, covered: list[str], extra: list[str], title: str) -
 
 
 def with_idea(plan: CompilerPlan, text: str) -> Options:
-    """Returns the idea's groups and its further strategies, as it names them."""
+    """Returns the options with the groups and further strategies that the idea names."""
     named = set(GROUP.findall(text)) & {group.id for group in plan.own}
     options = only(plan, named, Options()) if named else Options()
     for name in CARRIED:
@@ -272,7 +272,7 @@ def idea_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
 
 
 def diagnosis_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
-    """Returns the next step if there is one; otherwise an allowed method that changes the program; otherwise the end."""
+    """Returns the next step if there is one, otherwise an allowed method that changes the program, and otherwise a stop."""
     routes = asked.sections.get("Reply", "").partition("open now:")[2].partition("\n")[0]
     said = [line for line in asked.sections.get("Diagnosis", "").splitlines() if re.search(r"\d", line)]
     bottleneck = " ".join((said or ["the figures name no bottleneck"])[0].strip("-* ").split()[:28])
@@ -287,7 +287,7 @@ def diagnosis_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
 
 
 def replace_methods(asked: Asked) -> Asked:
-    """Counts only the methods, not the catalogue."""
+    """Keeps only the methods, so that the catalogue does not count."""
     return replace(asked, sections={"Methods": asked.sections.get("Methods", "")})
 
 

@@ -1,4 +1,4 @@
-"""Captures the graphs of tasks for the stand-in: JSON lines in, JSON lines out, until standard input ends.
+"""Captures tasks' graphs for the stand-in: reads JSON lines and writes JSON lines until standard input ends.
 
 It runs the task's code without a sandbox, which is acceptable in tests because the tasks are our own examples. The product captures graphs in a
 verifier.

@@ -1,4 +1,4 @@
-"""Graphs of tasks, captured in a separate process and cached."""
+"""Captures tasks' graphs in a separate process and caches them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verifier.graph import Capture
 from verifier.source import sha256
 
 PATIENCE = 120.0  # seconds that one capture may take on a busy machine
-LINE = 64 << 20  # bytes of the longest answer
+LINE = 64 << 20  # bytes; limit for the longest answer
 
 
 class CannotCapture(RuntimeError):
@@ -20,7 +20,7 @@ class CannotCapture(RuntimeError):
 
 
 class Capturer:
-    """One process, started when it is first needed; its results are kept."""
+    """Captures in one process, which is started when it is first needed, and keeps the results."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
@@ -29,7 +29,7 @@ class Capturer:
         self._going: dict[tuple[str, str], asyncio.Task[Capture]] = {}
 
     async def capture(self, source: str, mode: str) -> Capture:
-        """Returns a graph. Raises `CannotCapture`. A caller that stops waiting does not end the capture, whose result serves the next request."""
+        """Returns a graph. Raises `CannotCapture`. If a caller stops waiting, the capture continues, and its result serves the next request."""
         key = (sha256(source), mode)
         if key in self._known:
             return self._known[key]

@@ -1,4 +1,4 @@
-"""Cheats of the integrity corpus, applied to the task at hand.
+"""Cheats from the integrity corpus, applied to the given task.
 
 Most of the corpus attacks one small task, whose forward is a single expression. In these cheats, the expression is replaced by the forward of the
 task at hand, under the name `Reference`, and the rest of the cheat is left unchanged. If the task is the corpus's own, the file is used verbatim.
@@ -17,7 +17,7 @@ from verifier.report import Status
 
 CORPUS = Path(__file__).resolve().parents[1] / "integrity"
 REFUSALS: frozenset[Status] = frozenset({"rejected", "wrong_result", "crashed", "timed_out"})
-HOME_TASK = "softmax"  # of the corpus, whose cheats can be carried over
+HOME_TASK = "softmax"  # the corpus's own task; its cheats can be transferred
 ANSWER = re.compile(r"\b(?:torch\.)?softmax\((\w+(?:\.\w+)?(?:\[:1\])?), (?:dim=)?-1\) \* self\.scale")
 FRAME = (
     ("class ModelNew(nn.Module):", "class ModelNew(Reference):"),
@@ -36,7 +36,7 @@ DRAWN = re.compile(r"torch\.rand|nn\.(?:Linear|Bilinear|Conv|Embedding|LSTM|GRU|
 
 @cache
 def corpus(device: str) -> dict[str, tuple[str, str]]:
-    """Returns name -> (task's name, source without the header) of the cheats for "cpu" or "cuda" that must be refused."""
+    """Returns name -> (task's name, source without the header) for the cheats for "cpu" or "cuda" that must be refused."""
     from tests.integrity.corpus import read_corpus
 
     entries = [e for e in read_corpus("cheats") if e.runs_on(device) and set(e.verdicts) <= REFUSALS and e.mode == "train"]
@@ -54,7 +54,7 @@ def fitting(task_source: str, device: str) -> list[str]:
 
 
 def cheat(name: str, task_source: str, device: str) -> str | None:
-    """Returns a cheat's program for this task; null if the cheat cannot be transferred."""
+    """Returns a cheat's program for this task, or None if the cheat cannot be transferred."""
     task, source = corpus(device)[name]
     if task_source.strip() == corpus_task(task).strip():
         return source

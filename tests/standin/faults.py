@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 TRANSPORT = ("truncated-stream", "rate-limited", "server-error", "hang", "connection-reset")
 CONTENT = ("malformed-json", "prose", "wrong-file", "stale-block", "does-not-compile", "wrong-result", "cheat")
 KINDS = (*TRANSPORT, *CONTENT)
-TRANSPORT_SHARE = 1 / 3  # of the rate: requests that are lost in transit
+TRANSPORT_SHARE = 1 / 3  # of the rate, for requests that are lost in transit
 
 # Texts in a prompt that show that a mistake of this kind was noticed. Programs are removed from the prompt before the search.
 EVIDENCE = {
@@ -61,12 +61,12 @@ class FaultPlan:
     stratum: tuple[int, int] | None = None
     done: Counter[str] = field(default_factory=Counter)  # faults by kind; "none" for good answers
     _asked: Counter[str] = field(default_factory=Counter)  # requests by place
-    _replied: Counter[str] = field(default_factory=Counter)  # replies by place; those of an isolated fault
+    _replied: Counter[str] = field(default_factory=Counter)  # replies by place, used for isolated faults
     _stuck: dict[str, Fault] = field(default_factory=dict)
     _broken: set[str] = field(default_factory=set)  # requests whose last answer was a transport fault
 
     def choose(self, place: str, request: str, evidence: str, applicable: Sequence[str], cheats: Sequence[str] = ()) -> Fault | None:
-        """Returns the fault of this answer. `place` is TASK/ROLE/STEP, `request` is the body's hash, and `evidence` is what the prompt reports as
+        """Returns the fault for this answer. `place` is TASK/ROLE/STEP, `request` is the body's hash, and `evidence` is what the prompt reports as
         wrong."""
         self._asked[place] += 1
         fault = self._transport(place, request) or self._content(place, evidence, applicable, cheats)
@@ -74,7 +74,7 @@ class FaultPlan:
         return fault
 
     def _transport(self, place: str, request: str) -> Fault | None:
-        """Never returns a fault twice in a row for one request."""
+        """Returns a transport fault or None, but never a fault twice in a row for the same request."""
         kinds = [kind for kind in TRANSPORT if kind in self.kinds]
         draw = self._draw(place, "transport")
         if request in self._broken or not kinds or draw.random() >= self.rate * TRANSPORT_SHARE:

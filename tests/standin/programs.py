@@ -17,7 +17,7 @@ MAX_STEPS = 3
 
 
 class Workshop:
-    """Plans and programs of tasks; each graph is captured once."""
+    """Makes plans and programs for tasks. Each graph is captured only once."""
 
     def __init__(self) -> None:
         self.capturer = Capturer()
@@ -32,7 +32,7 @@ class Workshop:
 
 
 def program(plan: CompilerPlan, task_source: str, options: Options) -> str:
-    """Returns a program as prompts show it, with a comment in place of the build helper, and the choices as a comment for the next change."""
+    """Returns a program as prompts show it, with comments in place of the build helper and recording the choices for the next change."""
     text = HELPER_PLACE.sub(f"{MARKER}\n", print_program(plan, task_source, options))
     choices = f"# Choices: {json.dumps(options.model_dump(exclude_defaults=True))}\n"
     head, marker, rest = text.partition("\nclass ModelNew")
@@ -40,7 +40,7 @@ def program(plan: CompilerPlan, task_source: str, options: Options) -> str:
 
 
 def choices_of(source: str) -> Options | None:
-    """Returns the options with which a program was printed, from its own text."""
+    """Returns the options with which a program was printed, read from its own text."""
     found = CHOICES.search(source)
     if found is None:
         return None
@@ -51,7 +51,7 @@ def choices_of(source: str) -> Options | None:
 
 
 def steps_of(plan: CompilerPlan) -> list[list[str]]:
-    """Returns own groups by their saving, in at most MAX_STEPS parts with about equal savings."""
+    """Returns the own groups by their saving, in at most MAX_STEPS parts with about equal savings."""
     groups = sorted(plan.own, key=lambda g: g.bytes - g.eager_bytes)
     saved = [max(1, g.eager_bytes - g.bytes) for g in groups]
     parts: list[list[str]] = [[]]
@@ -66,7 +66,7 @@ def steps_of(plan: CompilerPlan) -> list[list[str]]:
 
 
 def only(plan: CompilerPlan, groups: set[str], options: Options) -> Options:
-    """Returns the options with these groups in own kernels and the others left to PyTorch."""
+    """Returns the options with own kernels for these groups and the others left to PyTorch."""
     chosen = options
     for group in plan.own:
         names = [name for name in chosen.groups.get(group.id, []) if name != LEAVE]
@@ -79,7 +79,7 @@ def own_in(plan: CompilerPlan, options: Options) -> set[str]:
 
 
 def blocks(old: str, new: str) -> str | None:
-    """Returns search/replace blocks that turn `old` into `new`; null if the whole file is shorter."""
+    """Returns search/replace blocks that turn `old` into `new`, or None if the whole file is shorter."""
     before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
     changed = [list(code[1:]) for code in difflib.SequenceMatcher(a=before, b=after, autojunk=False).get_opcodes() if code[0] != "equal"]
     if not changed:

@@ -1,4 +1,4 @@
-"""The two protocols: the content of a request, and a reply as one object or as the events of a stream."""
+"""The two protocols: a request's content, and a reply as one object or as the events of a stream."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Literal
 from tests.standin.wire import BadRequest
 
 Dialect = Literal["openai", "anthropic"]
-PIECE = 400  # characters of a streamed piece
-TOKEN = 4  # characters per token, roughly, for usage
+PIECE = 400  # characters per streamed piece
+TOKEN = 4  # approximate number of characters per token, for usage
 
 
 @dataclass(frozen=True)
 class Conversation:
-    """The content of a request in either protocol. `turns` are (author, text), the system's first."""
+    """The content of a request in either protocol. `turns` are (author, text) pairs, starting with the system's."""
 
     dialect: Dialect
     model: str
@@ -46,7 +46,7 @@ class Said:
 
 
 def conversation(dialect: Dialect, body: bytes) -> Conversation:
-    """Raises `BadRequest` with the reason, as a real server would."""
+    """Parses a request. Raises `BadRequest` with the reason, as a real server would."""
     try:
         data = json.loads(body)
     except ValueError as error:

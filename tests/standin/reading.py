@@ -1,4 +1,4 @@
-"""Reads a prompt: its role, its situation, and the task, plan, step, program, evidence and methods in its sections.
+"""Parses a prompt: its role, its situation, and the task, plan, step, program, evidence and methods in its sections.
 
 The conversation is the only input. Each prompt identifies itself in a line `Situation: ROLE/SITUATION`, and its sections begin with `## Title`.
 """
@@ -36,9 +36,9 @@ class Asked:
     sections: dict[str, str]
     system: str
     problem: str = ""
-    task: str = ""  # the reference's source
+    task: str = ""  # source of the reference
     program: str = ""  # as the prompt shows it
-    step: str = ""  # its id
+    step: str = ""  # id of the step
     cheats: tuple[str, ...] = field(default=(), repr=False)
 
     @property
@@ -47,7 +47,7 @@ class Asked:
 
     @property
     def place(self) -> str:
-        """Returns the scope of a mistaken belief: this task, this role, this step."""
+        """Returns the scope of a mistaken belief, which is this task, role and step."""
         return f"{sha256(self.task)[:12]}/{self.role}/{self.step or '-'}"
 
     @property
@@ -68,7 +68,7 @@ class Asked:
 
     @property
     def figures(self) -> DeviceFigures:
-        """As far as the prompt contains them."""
+        """Returns the device's figures, as far as the prompt contains them."""
         said = self.sections.get("Device", "")
         threads = re.search(r"(\d+) threads", said)
         multiprocessors = re.search(r"(\d+) multiprocessors", said)
@@ -85,7 +85,7 @@ class Asked:
 
 
 def read(turns: Sequence[tuple[str, str]]) -> Asked:
-    """Raises `Unreadable`."""
+    """Parses a conversation. Raises `Unreadable`."""
     system = "\n".join(text for author, text in turns if author in ("system", "developer"))
     said = [text for author, text in turns if author == "user"]
     first = next(((text, found) for text in said if (found := SITUATION.search(text)) and found[1] != "any"), None)
@@ -114,7 +114,7 @@ def read(turns: Sequence[tuple[str, str]]) -> Asked:
 
 
 def sections(text: str) -> dict[str, str]:
-    """Returns title -> text. A line that looks like a title within a fence belongs to the fence."""
+    """Returns title -> text. A line within a fence that looks like a title belongs to the fence."""
     covered = [found.span() for found in FENCE.finditer(text)]
     heads = [found for found in SECTION.finditer(text) if not any(low < found.start() < high for low, high in covered)]
     ends = [found.start() for found in heads[1:]] + [len(text)]
@@ -133,7 +133,7 @@ def source_in(text: str, needed: str) -> str:
 
 
 def step_in(text: str) -> str:
-    """Returns the id of a step; empty if the prompt has none."""
+    """Returns the id of a step, or "" if the prompt has none."""
     found = re.search(r"^id: ([\w.-]+)$", text, re.MULTILINE)
     return found[1] if found else ""
 

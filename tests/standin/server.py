@@ -1,4 +1,4 @@
-"""The server: one asyncio loop, any number of connections, OpenAI's and Anthropic's routes."""
+"""The server: one asyncio loop, any number of connections, and the routes of OpenAI and Anthropic."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ log = logging.getLogger(__name__)
 ROUTES: dict[str, Dialect] = {"/v1/chat/completions": "openai", "/v1/messages": "anthropic"}
 MODEL = "stand-in"
 HEAD_LIMIT = 64 << 10  # bytes of a request's headers
-SIGN_OF_LIFE = 1.0  # seconds between comments in a stream whose answer is in preparation
+SIGN_OF_LIFE = 1.0  # seconds between comments in a stream while its answer is being prepared
 
 
 class StandIn:
-    """Use it as `async with StandIn(...) as server`, then `server.base_url`. `record` gets one entry per request, for callers that count."""
+    """Use it as `async with StandIn(...) as server`, and then `server.base_url`. `record` gets one entry per request, for callers that count."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class StandIn:
                 await writer.wait_closed()
 
     async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Handles one request; returns whether the connection can serve another."""
+        """Handles one request and returns whether the connection can serve another."""
         answer = Answer(writer)
         dialect: Dialect = "openai"
         try:
@@ -170,12 +170,12 @@ class StandIn:
             await answer.piece(part)
             await asyncio.sleep(self.seconds / len(parts))
         if kind == "truncated-stream":
-            return False  # the connection ends without the end of the stream
+            return False  # the connection closes without the end of the stream
         await answer.close_stream()
         return True
 
     async def _work(self, asked: Asked, fault: Fault | None, stream: Answer | None) -> str:
-        """Returns the text; in the meantime, a stream shows that the server is alive."""
+        """Returns the text. In the meantime, a stream shows that the server is alive."""
         task = asyncio.create_task(self._author.answer(asked, fault))
         try:
             while not (await asyncio.wait({task}, timeout=SIGN_OF_LIFE))[0]:
@@ -192,7 +192,7 @@ class StandIn:
 
 
 def shortened(said: Said, max_tokens: int | None) -> Said:
-    """Truncates at the client's limit, as a server does."""
+    """Truncates the reply at the client's limit, as a server does."""
     if max_tokens is None or said.output_tokens <= max_tokens:
         return said
     return Said(said.text[: max(0, max_tokens * 4 - len(said.reasoning))], said.reasoning, "length")

@@ -1,4 +1,4 @@
-"""Makes good replies bad: one function per content fault."""
+"""Makes good replies bad, with one function per content fault."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 SOURCE = re.compile(r'(SOURCE = r""")(.*?)(""")', re.DOTALL)
 BODY = re.compile(r'((?:extern "C"|__global__)[^;{]*\{\n)')
 STORE = re.compile(r"^(\s*)(\w+\[[^;=]*\]) = ([^;]+);$", re.MULTILINE)
-OFF = "1.0078125f"  # a factor that no tolerance accepts, and that looks like a rounding constant
+OFF = "1.0078125f"  # a factor that no tolerance accepts but that looks like a rounding constant
 
 
 def malformed(reply: dict[str, Any], token: str) -> str:
-    """JSON with the errors that models make: truncated, in Python's notation, or with a missing comma."""
+    """Returns JSON with the errors that models make: truncated, in Python's notation, or with a missing comma."""
     text = json.dumps(reply, indent=1)
     way = sum(map(ord, token)) % 3
     if way == 0:
@@ -39,7 +39,7 @@ def chatty_program(program: str, task: str) -> str:
 
 
 def wrong_file(task: str) -> str:
-    """The task, edited in place as if it were the program."""
+    """Returns the task, edited in place as if it were the program."""
     return re.sub(r"^(\s*)def forward\(", r"\1@torch.no_grad()\n\1def forward(", task, count=1, flags=re.MULTILINE)
 
 
@@ -50,7 +50,7 @@ def stale(program: str) -> tuple[str, str]:
 
 
 def not_compiling(program: str, token: str) -> str:
-    """A kernel that uses an undeclared name; in a program without kernels, forward uses it."""
+    """Makes a kernel use an undeclared name, or forward if the program has no kernels."""
     source = SOURCE.search(program)
     if source is None:
         return re.sub(r"(def forward\([^\n]*\n)", rf"\1        {token}\n", program, count=1)
@@ -59,7 +59,7 @@ def not_compiling(program: str, token: str) -> str:
 
 
 def wrong_result(program: str) -> str:
-    """Stored values are off by less than a percent; in a program without kernels, forward's results are."""
+    """Makes stored values off by less than a percent, or forward's results if the program has no kernels."""
     source = SOURCE.search(program)
     if source is None or STORE.search(source[2]) is None:
         return re.sub(r"^(\s*)return (\w+)$(?![\s\S]*^\s*return )", rf"\1return \2 * {OFF[:-1]}", program, flags=re.MULTILINE)

@@ -63,7 +63,7 @@ async def read_request(reader: asyncio.StreamReader) -> Incoming | None:
 
 
 class Answer:
-    """Writes one answer, whole or as a stream of chunks."""
+    """Writes one response, whole or as a stream of chunks."""
 
     def __init__(self, writer: asyncio.StreamWriter):
         self.writer = writer
@@ -80,7 +80,7 @@ class Answer:
         await self.writer.drain()
 
     async def piece(self, text: str) -> None:
-        """A chunk of an open stream."""
+        """Writes a chunk of an open stream."""
         data = text.encode()
         self.writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
         await self.writer.drain()

@@ -56,7 +56,7 @@ def teams_with(asker: Asker, right: Right = "view") -> QuerySet[Team]:
     if not user.is_authenticated or not user.is_active or (grant is not None and not grant.scopes & SCOPES[right]):
         return Team.objects.none()
     roles = [role for role, rights in ROLES.items() if right in rights]
-    # This is a subquery because a join would list a team twice if the caller joins memberships again.
+    # This is a subquery because a join would list a team twice if the caller also joins memberships.
     found = Team.objects.filter(pk__in=Membership.objects.filter(user=user, role__in=roles).values("team"))
     return found.filter(pk=grant.team.pk) if grant is not None else found
 
@@ -73,7 +73,7 @@ def rights_in(asker: Asker, team: Team | uuid.UUID | None) -> frozenset[str]:
 
 
 def has_right(asker: Asker, team: Team | uuid.UUID | None, right: Right) -> bool:
-    """`team` may be the team or its id."""
+    """Returns whether the asker has the right. `team` may be the team or its id."""
     return right in rights_in(asker, team)
 
 
@@ -100,8 +100,8 @@ def writable_teams(asker: Asker) -> list[Team]:
 
 
 def team_for(asker: Asker, team_id: str = "") -> Team:
-    """Returns the team to which a new object will belong: the requested team, or else the current team. Raises `PermissionDenied` if the asker may
-    not create objects in it."""
+    """Returns the team to which a new object will belong, which is the requested team or else the current one. Raises `PermissionDenied` if the asker
+    may not create objects in it."""
     current = getattr(asker, "team", None) or (getattr(asker, "personal_team", None) if isinstance(asker, User) else None)
     for team in writable_teams(asker):
         if str(team.pk) == str(team_id or (current.pk if current else team.pk)):

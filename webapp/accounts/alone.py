@@ -1,4 +1,4 @@
-"""The restrictions of `SANDBOX=none`, which is meant for a single account on loopback.
+"""The restrictions of `SANDBOX=none`, which is meant for a single account on a loopback interface.
 
 A second person must not be able to sign in or to see the output of an unconfined program.
 """

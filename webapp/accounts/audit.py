@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from webapp.accounts.access import Asker, grant_of, user_of
 from webapp.accounts.models import AuditEntry, Team
 
-# Human-readable names of the recorded actions. Actions that are missing here are shown with their internal names.
+# Human-readable names of the recorded actions. Actions that are missing here are shown under their internal names.
 ACTIONS = {
     "sign_in": "signed in",
     "sign_in.refused": "sign-in refused",
@@ -54,9 +54,9 @@ LONGEST_TARGET = 200
 
 
 def record(asker: Asker | None, team: Team | None, action: str, target: str = "", detail: dict[str, Any] | None = None) -> None:
-    """Records one act. An action without a team, such as a sign-in, belongs to the person and appears in the logs of all their teams.
+    """Records one action. An action without a team, such as a sign-in, belongs to the person and appears in the logs of all their teams.
 
-    `target` is a human-readable name of the object; `detail` is a small JSON object, for example with ids or with the values before and after.
+    `target` is a human-readable name of the object. `detail` is a small JSON object, for example with ids or with the values before and after.
     Neither may contain secrets.
     """
     user = user_of(asker) if asker is not None else None

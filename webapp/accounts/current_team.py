@@ -1,6 +1,6 @@
-"""`request.team` is the team in which a person currently works.
+"""`request.team` is the team in which a person is currently working.
 
-It is stored in the session and remembered for the next session. People who leave or lose the team fall back to their personal team.
+It is stored in the session and remembered for the next one. People who leave or lose the team fall back to their personal team.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The person who owns this machine: the first user of the installation."""
+"""The person who owns this machine, who is the first user of the installation."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def first_user() -> User:
 
 
 def sign_in_path(user: User) -> str:
-    """Returns the path of a fresh one-time sign-in link."""
+    """Returns the path of a new one-time sign-in link."""
     return reverse("accounts:sign_in_link", args=[SignInLink.issue(user)])

@@ -88,7 +88,7 @@ class SignInLink(models.Model):
 
     @classmethod
     def redeem(cls, token: str) -> User | None:
-        """Returns the user the first time, or None if the token is unknown, used or expired."""
+        """Returns the user on the first call, or None if the token is unknown, used or expired."""
         now = timezone.now()
         claimed = cls.objects.filter(token_hash=cls.hash(token), used_at=None, expires_at__gt=now).update(used_at=now)
         return cls.objects.select_related("user").get(token_hash=cls.hash(token)).user if claimed == 1 else None
@@ -111,7 +111,7 @@ class Invitation(models.Model):
 
     @property
     def state(self) -> str:
-        """open, used, expired or revoked"""
+        """Returns "open", "used", "expired" or "revoked"."""
         if self.revoked_at is not None:
             return "revoked"
         if self.most_uses is not None and self.uses >= self.most_uses:
@@ -137,19 +137,19 @@ class ApiToken(models.Model):
 
     @property
     def state(self) -> str:
-        """in force, expired or revoked"""
+        """Returns "in force", "expired" or "revoked"."""
         if self.revoked_at is not None:
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= timezone.now() else "in force"
 
 
 class AuditEntry(models.Model):
-    """One recorded act. Only webapp/accounts/audit.py writes these rows."""
+    """One recorded action. Only webapp/accounts/audit.py writes these rows."""
 
     team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="audit")
     at = models.DateTimeField(default=timezone.now)
     actor = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
-    actor_name = models.CharField(max_length=150, blank=True)  # kept after the account is deleted
+    actor_name = models.CharField(max_length=150, blank=True)  # kept after the account has been deleted
     action = models.CharField(max_length=40)
     target = models.CharField(max_length=200, blank=True)
     detail = models.JSONField(default=dict)

@@ -1,4 +1,4 @@
-"""Records sign-ins and credential changes in the audit log, based on the signals of Django and allauth."""
+"""Records sign-ins and credential changes in the audit log, based on Django's and allauth's signals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def signed_out(request: HttpRequest, user: User | None, **_: Any) -> None:
 
 @receiver(user_login_failed)
 def refused(credentials: dict[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
-    """Records only existing user names, because otherwise strangers could write arbitrary text into the log."""
+    """Records only existing user names, because otherwise strangers could write arbitrary text to the log."""
     user = User.objects.filter(username__iexact=credentials.get("username") or "").first()
     if user is not None and request is not None:
         _refused(request, user, "password")

@@ -1,7 +1,7 @@
 """A cache that all web processes share, stored as a table of JSON values. It holds rate limits and used one-time codes.
 
-Django's own database cache unpickles what it reads. Because other processes also write to this database, this cache stores only JSON, which cannot
-execute code.
+Django's own database cache unpickles what it reads. Other processes also write to this database, so this cache stores only JSON, which cannot execute
+code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ADD = PUT + " WHERE kept.expires_at <= clock_timestamp()"  # keeps unexpired val
 
 
 class SharedCache(BaseCache):
-    """`LOCATION` is unused; `timeout=None` keeps a value forever."""
+    """Ignores `LOCATION`. A value with `timeout=None` is kept forever."""
 
     def __init__(self, location: str, params: dict[str, Any]):
         super().__init__(params)
@@ -60,7 +60,7 @@ class SharedCache(BaseCache):
         return written == 1
 
     def _seconds(self, timeout: float | None) -> float | None:
-        """Returns the timeout in seconds. None becomes a null `expires_at` in SQL and means forever."""
+        """Returns the timeout in seconds. None becomes a null `expires_at` in SQL, which means forever."""
         return self.default_timeout if timeout is DEFAULT_TIMEOUT else timeout
 
     @staticmethod

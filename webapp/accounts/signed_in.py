@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Request(HttpRequest):
-    """Declares the attributes that our middleware adds to Django's request. Only streams, which bypass Django, create one."""
+    """Declares the attributes that our middleware adds to Django's request. Only streams, which bypass Django, create instances."""
 
     user: User
     team: Team

@@ -18,11 +18,11 @@ from webapp.accounts.lost_access import access_changed
 from webapp.accounts.models import ApiToken, Invitation, Membership, SignInLink, Team, User
 from webapp.accounts.signed_in import Request
 
-INVITED = "invitation"  # session key for a person who opened a link and has no account yet
+INVITED = "invitation"  # session key for a person who has opened a link and has no account yet
 
 
 class Refused(ValueError):
-    """Raised for a change that a team does not allow. The message explains why, and what to do."""
+    """Raised for a change that a team does not permit. The message explains why, and what to do."""
 
 
 def create(request: Request, name: str) -> Team:
@@ -66,7 +66,7 @@ def open_invitation(token: str) -> Invitation | None:
 
 
 def pending_invitation(request: HttpRequest) -> Invitation | None:
-    """Returns the invitation of a person who opened a link before signing in or up."""
+    """Returns the invitation of a person who opened a link before signing in or signing up."""
     kept = request.session.get(INVITED)
     return _open().filter(pk=kept).select_related("team").first() if kept else None
 
@@ -80,7 +80,7 @@ def join(request: HttpRequest, user: User, invitation: Invitation) -> Membership
     with transaction.atomic():
         present = Membership.objects.filter(team=invitation.team, user=user).first()
         if present is None:
-            # The condition is checked again under the lock, because two people may try the last use of a link at the same time.
+            # Check the condition again under the lock, because two people may try the last use of a link concurrently.
             if not _open().filter(pk=invitation.pk).update(uses=F("uses") + 1):
                 raise Refused("This invitation has been used or revoked: ask for a new one.")
             present = Membership.objects.create(team=invitation.team, user=user, role=invitation.role)
@@ -107,7 +107,7 @@ def set_role(request: Request, team: Team, member: Membership, role: str) -> Non
 
 
 def remove(request: Request, team: Team, member: Membership) -> None:
-    """Removes a member and immediately revokes their access to pages, sockets and tokens. Their runs remain with the team."""
+    """Removes a member, which immediately revokes their access to pages, sockets and tokens. Their runs remain with the team."""
     leaves = member.user_id == request.user.pk
     with transaction.atomic():
         if team.pk == member.user.personal_team_id:

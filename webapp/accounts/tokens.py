@@ -23,7 +23,7 @@ SCOPES = {
 }
 MARK = "sw_"  # a prefix that lets scanners for leaked secrets recognise a token
 PREFIX = len(MARK) + 8  # characters that remain visible
-USED_EVERY = timedelta(minutes=1)  # resolution of `last_used_at`, since a busy token must not cause one write per request
+USED_EVERY = timedelta(minutes=1)  # resolution of `last_used_at`, so that a busy token does not cause a write per request
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class TokenGrant:
 
 
 def hashed(token: str) -> str:
-    """A plain hash is sufficient because the token has 256 random bits."""
+    """Returns a plain hash, which is sufficient because the token has 256 random bits."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -55,7 +55,7 @@ def issue(user: User, team: Team, name: str, scopes: Iterable[str], expires_at: 
 
 
 def authenticate(header: str, address: str | None = None) -> TokenGrant | None:
-    """Returns the grant of an `Authorization` header (`Bearer sw_…`), or None unless the token is in force and its owner is still a member of the
+    """Returns the grant for an `Authorization` header (`Bearer sw_…`), or None unless the token is in force and its owner is still a member of the
     team."""
     scheme, _, text = header.strip().partition(" ")
     text = text.strip()

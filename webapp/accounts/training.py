@@ -1,4 +1,4 @@
-"""Consent to training on a team's runs, which is the latest decision of any of its owners in the audit log."""
+"""Consent to training on a team's runs: the most recent decision by any of its owners in the audit log."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ def last_word(team: Team) -> AuditEntry | None:
 
 
 def agreeing() -> list[tuple[Team, AuditEntry]]:
-    """Returns the teams whose latest decision is consent, with the audit entry of the decision."""
+    """Returns the teams whose most recent decision is consent, with the audit entry of that decision."""
     teams = Team.objects.filter(audit__action=AGREED).distinct().order_by("slug")
     return [(team, word) for team in teams if (word := last_word(team)) is not None and word.action == AGREED]

@@ -47,7 +47,7 @@ def new_team(request: Request) -> HttpResponse:
 @login_required
 @require_POST
 def switch_team(request: Request) -> HttpResponse:
-    """Switches to another team of the person. Redirects to the list of its runs, because the current page may belong to the previous team."""
+    """Switches to another of the person's teams. Redirects to the list of its runs, because the current page may belong to the previous team."""
     try:
         wanted = uuid.UUID(request.POST.get("team", ""))
     except ValueError:
@@ -60,7 +60,7 @@ def switch_team(request: Request) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "POST"])
 def my_tokens(request: Request) -> HttpResponse:
-    """Shows the person's tokens in all teams. A new token belongs to the current team; its text is shown only in this response."""
+    """Shows the person's tokens in all teams. A new token belongs to the current team, and its text is shown only in this response."""
     form = TokenForm(request.POST or None)
     made, text = None, ""
     if request.method == "POST" and form.is_valid():

@@ -1,4 +1,4 @@
-"""The audit log of a team, which its owners can read: who did what, when and from where."""
+"""A team's audit log, which its owners can read: who did what, when and from where."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def audit_csv(request: Request, team_id: uuid.UUID) -> StreamingHttpResponse:
 
 
 def filtered(team: Team, request: Request) -> QuerySet[AuditEntry]:
-    """`?q=` words, `?action=`, `?who=`, `?since=`, `?until=` (days, both included)."""
+    """Filters by `?q=` words, `?action=`, `?who=`, `?since=` and `?until=` (days, both included)."""
     entries = AuditEntry.objects.filter(team=team).order_by("-at", "-pk")
     given = {name: request.GET.get(name, "").replace("\0", "").strip()[:150] for name in ("q", "action", "who", "since", "until")}
     for word in given["q"].split()[:8]:
@@ -84,7 +84,7 @@ def _day(text: str) -> date | None:
 
 
 def described(detail: dict[str, Any]) -> str:
-    """{"before": "member", "after": "owner"} -> "member → owner"; the rest as "name value"."""
+    """Formats {"before": "member", "after": "owner"} as "member → owner", and anything else as "name value"."""
     rest = dict(detail)
     said = []
     if "after" in rest:

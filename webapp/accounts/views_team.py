@@ -116,7 +116,7 @@ def set_role(request: Request, team_id: uuid.UUID, member_id: int) -> HttpRespon
 @login_required
 @require_POST
 def remove(request: Request, team_id: uuid.UUID, member_id: int) -> HttpResponse:
-    """Removes a member. Members may end their own membership."""
+    """Removes a member. Members may remove themselves."""
     member = get_object_or_404(Membership.objects.select_related("user"), team=team_id, pk=member_id)
     leaves = member.user_id == request.user.pk
     found, _ = team_for_page(request, team_id, "view" if leaves else "own")
@@ -132,8 +132,8 @@ def remove(request: Request, team_id: uuid.UUID, member_id: int) -> HttpResponse
 @login_required
 @require_GET
 def team_tokens(request: Request, team_id: uuid.UUID) -> HttpResponse:
-    """Lists tokens for this team. Owners see the tokens of all members; others see only their own. The text of a token is never shown, because it is
-    not stored."""
+    """Lists tokens for this team. Owners see the tokens of all members, and others see only their own. The text of a token is never shown, because it
+    is not stored."""
     found, context = team_for_page(request, team_id)
     shown = ApiToken.objects.filter(team=found).select_related("user").order_by("-created_at")
     context["tokens"] = shown if context["owns"] else shown.filter(user=request.user)

@@ -103,7 +103,7 @@ def _candidate(run: Run, number: int) -> Candidate:
 
 @router.get("/{run_id}/candidates", response={200: Candidates, **ERRORS}, operation_id="list_candidates", summary="List candidates")
 def list_candidates(request: Request, run_id: uuid.UUID) -> Any:
-    """All programs that the run proposed, with their verdicts."""
+    """Returns all programs that the run has proposed, with their verdicts."""
     needs(request, "read")
     run, _ = run_for(request, run_id)
     return {"candidates": [_row(run, c) for c in run.candidates.select_related("verification").order_by("number")]}
@@ -127,7 +127,7 @@ def get_candidate(request: Request, run_id: uuid.UUID, number: Number) -> Any:
     openapi_extra=PYTHON,
 )
 def get_program(request: Request, run_id: uuid.UUID, number: Number) -> HttpResponse:
-    """The program: `class ModelNew`, which runs unmodified in a project and in KernelBench's harness."""
+    """Returns the program: `class ModelNew`, which runs unmodified in a project and in KernelBench's harness."""
     needs(request, "read")
     run, _ = run_for(request, run_id)
     return python(artefacts.read(_candidate(run, number).program), f"candidate-{number}.py")
@@ -137,7 +137,7 @@ def get_program(request: Request, run_id: uuid.UUID, number: Number) -> HttpResp
     "/{run_id}/best", response={200: None, **ERRORS}, operation_id="get_best_program", summary="The best program's source", openapi_extra=PYTHON
 )
 def get_best_program(request: Request, run_id: uuid.UUID) -> HttpResponse:
-    """The best program of the run; 404 if no program passed."""
+    """Returns the run's best program, or 404 if no program passed."""
     needs(request, "read")
     run, _ = run_for(request, run_id)
     source = candidate_source(run, run.best_candidate) if run.best_candidate is not None else None
@@ -160,7 +160,7 @@ def get_run_task(request: Request, run_id: uuid.UUID) -> HttpResponse:
     "/{run_id}/candidates/{number}/report", response={200: Report, **ERRORS}, operation_id="get_candidate_report", summary="A candidate's report"
 )
 def get_candidate_report(request: Request, run_id: uuid.UUID, number: Number) -> Any:
-    """The decisive report (of tier full, if there is one): everything that was measured, and how."""
+    """Returns the decisive report (of tier full, if there is one): everything that was measured, and how."""
     needs(request, "read", "verify")
     run, _ = run_for(request, run_id)
     if run.searches:
@@ -170,7 +170,7 @@ def get_candidate_report(request: Request, run_id: uuid.UUID, number: Number) ->
 
 @router.get("/{run_id}/reports/{verification_id}", response={200: Report, **ERRORS}, operation_id="get_report", summary="One report")
 def get_report(request: Request, run_id: uuid.UUID, verification_id: uuid.UUID) -> Any:
-    """The report of one verification of the run, identified by an id from a candidate's `verifications`."""
+    """Returns the report of one verification of the run, given an id from a candidate's `verifications`."""
     needs(request, "read")
     run, _ = run_for(request, run_id)
     return report_of(run.verifications.filter(kind="verify", pk=verification_id).first())

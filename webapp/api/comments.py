@@ -1,5 +1,4 @@
-"""A team's comments on a run, in threads that are anchored at a place in the run. Threads can be read, opened, answered and resolved as on the
-pages."""
+"""A team's comments on a run, in threads anchored at a place in the run. Threads can be read, opened, answered and resolved as on the pages."""
 
 from __future__ import annotations
 
@@ -89,9 +88,9 @@ class Threads(Schema):
 
 @router.get("/{run_id}/comments", response={200: Threads, **ERRORS}, operation_id="list_comments", summary="List comments")
 def list_comments(request: Request, run_id: uuid.UUID, asked: Query[ThreadsAsked]) -> Any:
-    """The threads of the run's team with all their comments. Other teams see the verdicts of a published run, but not its comments."""
+    """Returns the threads of the run's team with all their comments. Other teams see a published run's verdicts, but not its comments."""
     run = _readable(request, run_id)
-    seq = reading.head(run)  # read before the threads, so that comments that arrive in between are read twice instead of missed
+    seq = reading.head(run)  # read before the threads, so that comments arriving in between are read twice rather than missed
     threads = _threads(run).filter(seq__gt=asked.after)
     if asked.resolved is not None:
         threads = threads.filter(resolved_at__isnull=not asked.resolved)
@@ -104,7 +103,7 @@ def list_comments(request: Request, run_id: uuid.UUID, asked: Query[ThreadsAsked
 
 @router.post("/{run_id}/comments", response={201: ThreadRow, **ERRORS}, operation_id="open_thread", summary="Comment", openapi_extra=CREATES)
 def open_thread(request: Request, run_id: uuid.UUID, given: NewThread) -> HttpResponse:
-    """Opens a thread. Mentioned people are notified on the pages. A comment on a line stays with that line if the lines above it change."""
+    """Opens a thread. Mentioned people are notified on the pages. A comment on a line stays with that line even if the lines above it change."""
     run = _writable(request, run_id)
 
     def create() -> tuple[int, Any]:
@@ -132,7 +131,7 @@ def get_thread(request: Request, run_id: uuid.UUID, thread_id: ThreadId) -> Any:
     openapi_extra=CREATES,
 )
 def reply_to_thread(request: Request, run_id: uuid.UUID, thread_id: ThreadId, given: Answer) -> HttpResponse:
-    """Adds a reply and returns the whole thread. Everyone who wrote in the thread is notified."""
+    """Adds a reply and returns the whole thread. Everyone who has written in the thread is notified."""
     run = _writable(request, run_id)
     thread = _thread(run, thread_id)
 
@@ -150,7 +149,7 @@ def reply_to_thread(request: Request, run_id: uuid.UUID, thread_id: ThreadId, gi
     "/{run_id}/comments/{thread_id}/resolution", response={200: ThreadRow, **ERRORS}, operation_id="resolve_thread", summary="Resolve a thread"
 )
 def resolve_thread(request: Request, run_id: uuid.UUID, thread_id: ThreadId, given: Resolution) -> Any:
-    """Resolves a thread or reopens it; repeating the call changes nothing."""
+    """Resolves or reopens a thread. Repeating the call changes nothing."""
     run = _writable(request, run_id)
     services.set_resolved(request, _thread(run, thread_id), given.resolved)
     return _row(_thread(run, thread_id), request)

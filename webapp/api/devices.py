@@ -55,7 +55,7 @@ class Devices(Schema):
 
 @router.get("", response={200: Devices, **refusals(401, 403, 422, 429)}, operation_id="list_devices", summary="List devices")
 def list_devices(request: Request) -> Any:
-    """Devices with their queues. They belong to the installation, so everyone sees the same list."""
+    """Returns the devices with their queues. They belong to the installation, so everyone sees the same list."""
     needs(request, "read", "verify", "submit")
     waiting = waiting_by_queue()
     devices = sorted(Device.objects.all(), key=lambda d: (not d.online, d.kind, d.device, d.pk))

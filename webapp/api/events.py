@@ -1,4 +1,4 @@
-"""The events of a run by cursor; `stream.py` streams the same events."""
+"""A run's events by cursor; `stream.py` streams the same events."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Events(Schema):
 
 
 def readable_run(request: Request, run_id: uuid.UUID) -> Run:
-    """Return the run if the caller may read its events. A token that has only the scope "verify" can follow only verifications."""
+    """Return the run if the caller may read its events. A token whose only scope is "verify" can follow only verifications."""
     run, _ = run_for(request, run_id)
     grant = grant_of(request)
     if grant is not None and not (not run.searches and grant.allows("verify")):
@@ -53,7 +53,7 @@ def readable_run(request: Request, run_id: uuid.UUID) -> Run:
     summary="Read events",
 )
 def list_events(request: Request, response: HttpResponse, run_id: uuid.UUID, asked: Query[EventsAsked]) -> Any:
-    """The trace of the run: everything that happened, as data. Repeat the call with `after` set to `last` until `done` is true, or follow the
+    """Returns the run's trace: everything that happened, as data. Repeat the call with `after` set to `last` until `done` is true, or follow the
     stream."""
     run = readable_run(request, run_id)
     events = events_after(run, asked.after, asked.limit)

@@ -81,7 +81,7 @@ class Results(Schema):
 
 @router.get("", response={200: BoardFile, **ERRORS}, operation_id="get_leaderboard", summary="The ranking")
 def get_leaderboard(request: Request, asked: Query[BoardAsked]) -> Any:
-    """The entries (workflow and models) over the tasks of a suite: tasks solved, geometric means with intervals, fast_p, cost and time. Baselines
+    """Returns the entries (workflow and models) over a suite's tasks: tasks solved, geometric means with intervals, fast_p, cost and time. Baselines
     appear as rows."""
     needs(request, "read")
     return board_file(board(request, asked.filters()))
@@ -89,7 +89,7 @@ def get_leaderboard(request: Request, asked: Query[BoardAsked]) -> Any:
 
 @router.get("/results", response={200: Results, **ERRORS}, operation_id="list_results", summary="Single results")
 def list_results(request: Request, asked: Query[ResultsAsked]) -> Any:
-    """The results, one per finished run, newest first or, for a single task, by rank."""
+    """Returns the results, one per finished run, newest first or, for a single task, by rank."""
     needs(request, "read")
     results = found(request, asked.filters(), Place(state=asked.state, task=asked.task, entry=asked.entry, text=asked.q))
     return {"total": results.count(), "results": list(rows(results[asked.offset : asked.offset + asked.limit]))}
@@ -123,8 +123,8 @@ class SubmittedResult(Schema):
     openapi_extra={"parameters": [HEADER_PARAMETER]},
 )
 def submit_result(request: Request, given: NewResult) -> HttpResponse:
-    """Has a program verified against every baseline. The result is ranked among your team's own programs. Measurements that you made yourself are not
-    used."""
+    """Requests the verification of a program against every baseline. The result is ranked among your team's own programs. Measurements that you made
+    yourself are not used."""
     needs(request, "verify")
     team, begin = prepared(request, given, "full")
     if given.visibility == "everyone":

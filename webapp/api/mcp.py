@@ -1,6 +1,6 @@
-"""The MCP tools for coding agents over HTTP, at /mcp. These are the tools that `stitchwork mcp` serves over stdio, but they need no installation.
+"""The MCP tools for coding agents over HTTP, at /mcp. They are the same tools that `stitchwork mcp` serves over stdio, but need no installation.
 
-The endpoint is stateless and gives one response per request, so any web process can serve any request. The tools call the API in this process with
+The endpoint is stateless and sends one response per request, so any web process can serve any request. The tools call the API in this process with
 the caller's own token.
 """
 

@@ -39,7 +39,7 @@ class Me(Schema):
 
 @router.get("", response={200: Me, **refusals(401, 422, 429)}, operation_id="me", summary="Who am I?")
 def me(request: Request) -> Any:
-    """The person and the team for which the token acts, and its scopes."""
+    """Returns the person and the team for which the token acts, and its scopes."""
     grant = grant_of(request)
     team = grant.team if grant else request.team
     role = Membership.objects.get(team=team, user=request.user).role

@@ -1,4 +1,4 @@
-"""Idempotency keys, which ensure that a creating call that is sent twice creates only one object."""
+"""Idempotency keys, which ensure that a creating call sent twice creates only one object."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from django.db import models
 
 
 class IdempotencyKey(models.Model):
-    """The response to a call with this `Idempotency-Key`, which is kept for a day (`webapp/api/calls/idempotency.py`)."""
+    """The response to a call with this `Idempotency-Key`, kept for a day (`webapp/api/calls/idempotency.py`)."""
 
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)

@@ -1,4 +1,4 @@
-"""The OpenAPI document in the form that its page shows: the operations of each resource with their fields and an example curl command."""
+"""The OpenAPI document in the form that its page shows: each resource's operations with their fields and an example curl command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class FieldRow:
     required: bool
     default: str
     description: SafeString
-    pieces: list[tuple[str, str]] = field(default_factory=list)  # the type split into parts: (text, name of the referenced object or "")
+    pieces: list[tuple[str, str]] = field(default_factory=list)  # the type, split into parts: (text, name of the referenced object or "")
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def _sentence(schema: Document) -> SafeString:
 
 
 def marked(text: str) -> SafeString:
-    """Return the text with words between backticks marked as code."""
+    """Return the text with words in backticks marked as code."""
     return mark_safe("".join(f"<code>{escape(part)}</code>" if odd % 2 else escape(part) for odd, part in enumerate(text.split("`"))))
 
 

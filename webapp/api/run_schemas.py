@@ -131,7 +131,7 @@ class RunPage(Page):
 
 
 class Fork(Asked):
-    """A new run that begins with the events of this run and continues with different settings."""
+    """A new run that starts with this run's events and continues with different settings."""
 
     at: int | None = Field(default=None, ge=1, le=2**62, description="Seq of the last event to take over; null: all that happened so far.")
     changes: dict[str, Any] = Field(
@@ -154,7 +154,7 @@ class Note(Asked):
 
 
 class Accepted(Schema):
-    """The request was accepted. The run obeys at its next step and confirms this with an event."""
+    """The request was accepted. The run acts on it at its next step and confirms this with an event."""
 
     accepted: bool = True
     run: uuid.UUID
@@ -191,5 +191,5 @@ def page_of_run(run: uuid.UUID, request: Request) -> str:
 
 
 def address(path: str, request: Request) -> str:
-    """Return the address of a human-readable page."""
+    """Return the URL of a human-readable page."""
     return f"{'https' if django_settings.HTTPS else request.scheme}://{request.get_host()}{path}"

@@ -63,7 +63,7 @@ class Filters(Asked):
 
 @router.get("", response={200: RunPage, **ERRORS}, operation_id="list_runs", summary="List runs")
 def list_runs(request: Request, filters: Query[Filters]) -> Any:
-    """Runs in pages, newest first."""
+    """Returns runs in pages, newest first."""
     needs(request, "read")
     runs = visible_runs(request) if filters.published else Run.objects.filter(team__in=teams_with(request))
     exact = {
@@ -106,7 +106,7 @@ def get_run(request: Request, run_id: uuid.UUID) -> Any:
 
 @router.post("/{run_id}/control", response={202: Accepted, **ERRORS}, operation_id="control_run", summary="Pause, resume, cancel, raise the budget")
 def control_run(request: Request, run_id: uuid.UUID, given: Control) -> Any:
-    """Asks the run to pause, resume or cancel. The run obeys at its next step and confirms this with an event. Repeating the call does no harm."""
+    """Asks the run to pause, resume or cancel. The run does so at its next step and confirms it with an event. Repeating the call does no harm."""
     run = _steered(request, run_id)
     if given.action != "raise-budget":
         runs_control.request_control(run, given.action, by=request.user)
@@ -128,8 +128,8 @@ def control_run(request: Request, run_id: uuid.UUID, given: Control) -> Any:
 
 @router.post("/{run_id}/notes", response={202: Accepted, **ERRORS}, operation_id="send_note", summary="Send a note to an agent")
 def send_note(request: Request, run_id: uuid.UUID, given: Note) -> Any:
-    """Adds the note to the agent's next prompt, once. In the roles that the built-in compiler plays, free text is not read; it understands only lines
-    such as `skip row-cache`, `only try block-size` or `allow all`. A note that nobody would read is refused."""
+    """Adds the note to the agent's next prompt, once. The built-in compiler does not read free text in the roles that it plays; it understands only
+    lines such as `skip row-cache`, `only try block-size` or `allow all`. A note that nobody would read is refused."""
     run = _steered(request, run_id)
     try:
         runs_control.send_note(run, given.text, given.to, by=request.user)
@@ -140,7 +140,7 @@ def send_note(request: Request, run_id: uuid.UUID, given: Note) -> Any:
 
 @router.post("/{run_id}/forks", response={201: RunDetail, **ERRORS}, operation_id="fork_run", summary="Fork a run", openapi_extra=CREATES)
 def fork_run(request: Request, run_id: uuid.UUID, given: Fork) -> HttpResponse:
-    """Creates a new run that begins with the events of this run up to `at` and continues with different settings. Existing measurements are kept."""
+    """Creates a new run that starts with this run's events up to `at` and continues with different settings. Existing measurements are kept."""
     needs(request, "submit")
     run, _ = run_for(request, run_id, "act")
     if run.last_seq == 0:

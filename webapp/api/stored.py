@@ -53,7 +53,7 @@ class Timelines(Schema):
 
 @router.get("/{run_id}/artefacts", response={200: Artefacts, **ERRORS}, operation_id="list_artefacts", summary="List artefacts")
 def list_artefacts(request: Request, run_id: uuid.UUID) -> dict[str, Any]:
-    """Everything to which the run's events refer. Together with the events, the artefacts form the complete run."""
+    """Returns everything to which the run's events refer. Together with the events, the artefacts form the complete run."""
     needs(request, "read")
     run, _ = run_for(request, run_id)
     names = ("sha", "media_type", "bytes", "name", "seq")
@@ -66,7 +66,7 @@ Reference = tuple[str, str, int, str, int]
 def _referenced(run: Run) -> list[Reference]:
     """Return (sha, media type, bytes, name, seq) for each artefact, where seq is that of the first event that names it.
 
-    The events are walked in Python: jsonb would refuse text that a model may well produce (\\u0000).
+    The events are searched in Python, because jsonb would refuse text that a model may well produce (\\u0000).
     """
     found: dict[str, Reference] = {}
     naming = run.events.annotate(text=Cast("payload", TextField())).filter(text__contains='"media_type"').order_by("seq")
@@ -80,7 +80,7 @@ def _referenced(run: Run) -> list[Reference]:
     "/{run_id}/artefacts/{sha}", response={200: None, **ERRORS}, operation_id="get_artefact", summary="Download an artefact", openapi_extra=BYTES
 )
 def get_artefact(request: Request, run_id: uuid.UUID, sha: Sha) -> HttpResponse:
-    """The artefact's bytes. Artefacts never change, because their name is their hash."""
+    """Returns the artefact's bytes. Artefacts never change, because their name is their hash."""
     needs(request, "read")
     run, _ = run_for(request, run_id)
     stored = Artefact.objects.filter(team=run.team_id, sha=sha).first()
@@ -98,7 +98,7 @@ def get_artefact(request: Request, run_id: uuid.UUID, sha: Sha) -> HttpResponse:
 
 @router.get("/{run_id}/timelines", response={200: Timelines, **ERRORS}, operation_id="list_timelines", summary="List timelines")
 def list_timelines(request: Request, run_id: uuid.UUID) -> dict[str, Any]:
-    """The timelines of the reference and of candidates. Each timeline can be downloaded as an artefact."""
+    """Returns the timelines of the reference and of candidates. Each timeline can be downloaded as an artefact."""
     needs(request, "read")
     run, _ = run_for(request, run_id)
     found: dict[str, dict[str, Any]] = {}

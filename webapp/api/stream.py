@@ -1,7 +1,7 @@
-"""Sends the events of a run as server-sent events, based on the same hub as the websockets.
+"""Sends a run's events as server-sent events, based on the same hub as the websockets.
 
-This is a separate ASGI application beside Django's handler, because that handler occupies a thread until the response has ended, and a stream ends
-only with its run.
+This is a separate ASGI application beside Django's handler, because that handler occupies a thread until the response ends, and a stream does not end
+before its run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Send = Callable[[Message], Awaitable[None]]
 Receive = Callable[[], Awaitable[Message]]
 
 HEARTBEAT_SECONDS = 15.0  # proxies close connections that are silent for about a minute
-CHECK_SECONDS = 2.0  # how long a revoked token can continue to read; changed roles take effect immediately
+CHECK_SECONDS = 2.0  # how long a revoked token can still be used for reading; changed roles take effect immediately
 PIECE_BYTES = 64 * 1024  # limit in flight per reader, in addition to the socket's buffer; `send` waits for slow readers (webapp/pacing.py)
 RETRY_MS = 1000  # how long a browser waits before it reconnects
 
@@ -125,7 +125,7 @@ async def _write(scope: Message, send: Send, run: uuid.UUID, cursor: int) -> Non
                 try:
                     await _check(scope, run)
                 except Refused:
-                    break  # the client that reconnects then learns the reason
+                    break  # the client then reconnects and learns the reason
                 checked, epoch = time.monotonic(), hub().access_epoch
             lines = within(await hub().read(follower.feed, cursor, BATCH_EVENTS, PIECE_BYTES), PIECE_BYTES)
             if lines:
@@ -151,7 +151,7 @@ async def _say(send: Send, text: str) -> None:
 
 
 async def _check(scope: Message, run: uuid.UUID, first: bool = False) -> None:
-    """Raise `Refused` if the caller is not authenticated, or is not allowed (or no longer allowed) to see the run."""
+    """Raise `Refused` if the caller is not authenticated, or is not (or no longer) allowed to see the run."""
     await in_thread(_allowed)(scope, run, first)
 
 

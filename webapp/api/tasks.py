@@ -69,7 +69,7 @@ def _row(task: Task) -> dict[str, Any]:
 
 @router.get("", response={200: TaskPage, **ERRORS}, operation_id="list_tasks", summary="List tasks")
 def list_tasks(request: Request, asked: Query[TasksAsked]) -> Any:
-    """The tasks of your team, newest first."""
+    """Returns your team's tasks, newest first."""
     needs(request, "read")
     tasks = Task.objects.select_related("suite").filter(team__in=teams_with(request))
     if asked.suite:
@@ -88,7 +88,7 @@ def list_tasks(request: Request, asked: Query[TasksAsked]) -> Any:
     openapi_extra={"parameters": [HEADER_PARAMETER]},
 )
 def create_task(request: Request, given: NewTask) -> HttpResponse:
-    """Stores a task without starting a run. Answers 200 with the existing task if the team already has the same source."""
+    """Stores a task without starting a run. Responds with 200 and the existing task if the team already has the same source."""
     needs(request, "submit")
     team = team_of(request)
     try:
@@ -107,7 +107,7 @@ def create_task(request: Request, given: NewTask) -> HttpResponse:
 
 @router.get("/{task_id}", response={200: TaskDetail, **ERRORS}, operation_id="get_task", summary="Look at a task")
 def get_task(request: Request, task_id: uuid.UUID) -> Any:
-    """A task with its source."""
+    """Returns a task with its source."""
     needs(request, "read")
     task = Task.objects.select_related("suite").filter(pk=task_id, team__in=teams_with(request)).first()
     if task is None:

@@ -150,7 +150,7 @@ def verify_program(request: Request, given: NewVerification) -> HttpResponse:
 
 @router.get("/{run_id}", response={200: VerificationResult, **ERRORS}, operation_id="get_verification", summary="The verdict")
 def get_verification(request: Request, run_id: uuid.UUID) -> Any:
-    """The state of the verification and, once it is `done`, its verdict."""
+    """Returns the state of the verification and, once it is `done`, its verdict."""
     needs(request, "read", "verify")
     run, _ = run_for(request, run_id)
     if run.searches:

@@ -1,4 +1,4 @@
-"""Views in addition to the API's resources: the OpenAPI document, a page that shows it, and a response for unknown addresses."""
+"""Views besides the API's resources: the OpenAPI document, a page that shows it, and a response for unknown URLs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The geometry of the plot that shows each workflow's progress as a function of the number of programs."""
+"""The geometry of the plot of each workflow's progress as a function of the number of programs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Plot:
 
 
 def plot(curves: dict[str, list[list[float]]]) -> Plot | None:
-    """Geometric means over all finished runs. A run that has ended keeps its last value. Returns None if no run has finished."""
+    """Plots geometric means over all finished runs. A run that has ended keeps its last value. Returns None if no run has finished."""
     length = max((len(curve) for runs in curves.values() for curve in runs), default=0)
     if length < 2:
         return None
@@ -80,6 +80,6 @@ def plot(curves: dict[str, list[list[float]]]) -> Plot | None:
 
 
 def _round_values(highest: float) -> list[float]:
-    """Three to six axis values, including 1."""
+    """Returns three to six axis values, including 1."""
     steps = next(s for s in (0.02, 0.05, 0.1, 0.2, 0.25, 0.5, 1, 2, 5, 10, 50, 1000) if (highest - 1) / s <= 6)
     return [round(1 + n * steps, 2) for n in range(int((highest - 1) / steps) + 1)]

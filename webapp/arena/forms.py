@@ -43,7 +43,7 @@ class ArenaForm(forms.Form):
     seeds = forms.CharField(initial="1-3", max_length=40)
     device = forms.ChoiceField()
     precision = forms.ChoiceField(choices=[(name, name) for name in PRECISIONS], initial="fp32-strict")
-    calls = limit_field("calls", initial=12, most=1000)  # limit per run, since an arena has many runs
+    calls = limit_field("calls", initial=12, most=1000)  # limit per run, because an arena has many runs
     candidates = limit_field("candidates", initial=12, most=200, required=True)
     dollars = limit_field("dollars", most=10_000)
     verifier_minutes = limit_field("verifier_minutes", required=True)
@@ -106,8 +106,7 @@ class ArenaForm(forms.Form):
 
     def chosen(self) -> Chosen:
         cleaned = self.cleaned_data
-        # There is no wall-clock limit, because with many runs on one device most of the time is spent waiting, and the waiting time differs between
-        # runs.
+        # There is no wall-clock limit, because many runs on one device spend most of their time waiting, and the waiting time differs between runs.
         budget = Budget(
             calls=cleaned["calls"] if cleaned["llm"] != "built-in" else None, candidates=cleaned["candidates"], dollars=cleaned["dollars"],
             verifier_seconds=cleaned["verifier_minutes"] * 60, seconds=None,

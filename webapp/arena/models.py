@@ -1,4 +1,4 @@
-"""An arena: several workflows on the same tasks, with the same seeds and budget. An arena consists of ordinary runs."""
+"""An arena, which consists of ordinary runs: several workflows on the same tasks, with the same seeds and budget."""
 
 from __future__ import annotations
 

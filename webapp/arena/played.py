@@ -25,7 +25,7 @@ class Played:
 
 @cache
 def played_results() -> list[Played]:
-    """Returns results on measured tables only; an unreadable file is skipped."""
+    """Returns results on measured tables only, skipping unreadable files."""
     found = []
     for path in sorted(RESULTS.glob("arena-landscapes*.json")):
         try:

@@ -1,4 +1,4 @@
-"""The workflow that performed best in a team's arenas. The automatic choice uses this workflow once there is enough evidence."""
+"""The workflow that performed best in a team's arenas. The automatic choice uses it once there is enough evidence."""
 
 from __future__ import annotations
 

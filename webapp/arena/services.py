@@ -20,12 +20,12 @@ from webapp.arena.models import Arena, ArenaRun
 from webapp.runs import control, services
 from webapp.runs.models import Candidate, Run
 
-MOST_RUNS = 300  # limit per arena, which is about a day on one GPU
+MOST_RUNS = 300  # per arena; about a day on one GPU
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The settings that all runs of an arena share, and those that differ."""
+    """The settings that all runs of an arena share, and those in which they differ."""
 
     workflows: Sequence[str]
     seeds: Sequence[int]
@@ -89,7 +89,7 @@ class Standing:
 
     @property
     def waiting(self) -> list[ArenaRun]:
-        """Runs that need a person's attention."""
+        """Returns the runs that need a person's attention."""
         return [entry for entry in self.entries if entry.run.state == "paused"]
 
     @property
@@ -111,7 +111,7 @@ def standing(arena: Arena) -> Standing:
 
 
 def row_of(entry: ArenaRun) -> Row:
-    """The row of a finished run. A run counts as a success only if a confirmed program is faster."""
+    """Returns the row of a finished run. A run counts as a success only if a confirmed program is faster."""
     run = entry.run
     spent = {"calls": 0, "tokens": 0, "dollars": 0.0, "candidates": 0, "verifier_seconds": 0.0, "seconds": 0.0, **(run.spent or {})}
     ratio = run.speedup["ratio"] if run.speedup else None
@@ -123,7 +123,7 @@ def row_of(entry: ArenaRun) -> Row:
 
 
 def progress_of(entries: Sequence[ArenaRun]) -> dict[str, list[list[float]]]:
-    """The best speedup after 0, 1, 2, ... programs, by workflow and run. It is 1 until a program is both correct and faster."""
+    """Returns the best speedup after 0, 1, 2, ... programs, by workflow and run. It is 1 until a program is both correct and faster."""
     runs = {entry.run_id: entry.run.workflow for entry in entries if entry.run.state == "finished"}
     measured = (
         Candidate.objects.filter(run_id__in=runs).order_by("run_id", "number").values_list("run_id", "verification__speedup", "verification__status")

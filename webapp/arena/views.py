@@ -96,7 +96,7 @@ def standing_context(found: Arena) -> dict[str, Any]:
 
 
 def by_task(standing: services.Standing, workflows: list[str]) -> list[dict[str, Any]]:
-    """One row per task, with the runs of each workflow in the order of the seeds."""
+    """Returns one row per task, with the runs of each workflow in the order of the seeds."""
     tasks: dict[str, dict[str, list[Any]]] = {}
     for entry in standing.entries:
         tasks.setdefault(entry.run.title, {}).setdefault(entry.run.workflow, []).append(entry)

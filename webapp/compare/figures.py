@@ -28,7 +28,7 @@ class FigureRow:
 
 
 def figure_rows(sides: list[Side]) -> list[FigureRow]:
-    """Returns only the rows in which at least one value is known. Speedups are ranked if all sides share a task; times and memory are ranked if all
+    """Returns only the rows in which at least one value is known. Speedups are ranked if all sides share a task. Times and memory are ranked if all
     sides also share a device."""
     one_task = len({side.run.task_id for side in sides}) == 1
     same = one_task and len({device_of(side) for side in sides} - {""}) == 1
@@ -110,7 +110,7 @@ def passed(candidate: Any) -> bool:
 
 
 def differing(sides: list[Side]) -> tuple[list[tuple[str, list[str]]], int]:
-    """Settings whose values differ, with one text per side, and the number of settings that are equal."""
+    """Returns the settings whose values differ, with one text per side, and the number of settings that are equal."""
     settings = [side.settings() for side in sides]
     names = list(dict.fromkeys(name for own in settings for name in own))
     texts = {name: [text_of(own.get(name)) for own in settings] for name in names}

@@ -21,8 +21,8 @@ def intervals(sides: list[Side]) -> list[dict[str, Any]]:
 
 
 def roofline(sides: list[Side]) -> dict[str, Any]:
-    """A roofline plot: operations per byte against operations per second, with the ceilings of all devices that occur. Operations and bytes are those
-    of the task, counted once, so a program that moves more data is plotted lower instead of further left."""
+    """Returns a roofline plot: operations per byte against operations per second, with the ceilings of all devices that occur. Operations and bytes
+    are those of the task, counted once, so a program that moves more data is plotted lower rather than further left."""
     points, roofs = [], {}
     for side in sides:
         floor, ms = side.profile.roofline if side.profile else None, side.program_ms

@@ -31,7 +31,7 @@ class Side:
     key: str  # as written in the URL
     run: Run
     candidate: Candidate | None  # None if the run has no program that passed
-    whole: bool  # a run, not one of its candidates
+    whole: bool  # a run rather than one of its candidates
     report: Report | None = None
     profile: Profile | None = None
     tried: list[Candidate] = field(default_factory=list)  # all candidates of the run
@@ -49,7 +49,7 @@ class Side:
 
     @property
     def diff_key(self) -> str:
-        """The side as written in the URL of a diff."""
+        """Returns the side as written in the URL of a diff."""
         return f"{self.run.pk}:{self.candidate.number}" if self.candidate else ""
 
     def against(self, baseline: Baseline) -> dict[str, Any] | None:
@@ -58,7 +58,7 @@ class Side:
 
     @cached_property
     def best_baseline(self) -> tuple[str, dict[str, Any]] | None:
-        """The baseline over which the program gains least, and the speedup over it."""
+        """Returns the baseline over which the program gains least, and the speedup over it."""
         timing = self.report.timing if self.report else None
         found = (
             min(timing.comparisons, key=lambda one: one.speedup.ratio, default=None)
@@ -72,7 +72,7 @@ class Side:
         return self.report.timing.program_ms if self.report and self.report.timing else None
 
     def settings(self) -> dict[str, Any]:
-        """Flattens the keys, for example to "budget.candidates"."""
+        """Returns the settings with flattened keys, such as "budget.candidates"."""
         run = self.run
         own = {"workflow": run.workflow, "device": run.device_kind, "precision": run.precision}
         return dict(flat(Settings().model_dump(mode="json"))) | own | dict(flat(run.settings or {}))  # an older run has fewer settings
@@ -119,4 +119,4 @@ def profile_of(candidate: Candidate) -> Profile | None:
     try:
         return stored_profile(artefacts.read(candidate.profile))
     except ValidationError:
-        return None  # if the events come from another version, the report's own kernels are still shown
+        return None  # if another version wrote the events, the report's own kernels are still shown

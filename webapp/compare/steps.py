@@ -1,7 +1,7 @@
 """Aligns the plans, strategies and kernels of several sides.
 
-A step of a plan is identified by its operators, so that the same step of two runs shares a row. A kernel belongs to the step whose operators its name
-mentions, since generated kernels are named after their operators and library kernels after their kind.
+A step of a plan is identified by its operators, so that the same step in two runs shares a row. A kernel belongs to the step whose operators its name
+mentions, because generated kernels are named after their operators and library kernels after their kind.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WORDS = {  # words for the operators of a plan
 class Step:
     key: tuple[str, ...]  # its operators; ("", kind) for kernels that belong to no step
     title: str
-    times: list[int]  # per side: how often its plan has the step (a repeated block has it many times); 0 if the plan lacks it
+    times: list[int]  # per side: how often its plan contains the step (a repeated block contains it many times), or 0
     kernels: list[list[Kernel]]
 
     def total(self, at: int) -> float:
@@ -45,7 +45,8 @@ class Step:
 
     @property
     def cells(self) -> list[tuple[float | None, list[Kernel], bool, int]]:
-        """For each side: milliseconds per call, the kernels, whether the side is the fastest, and how many times its plan contains the step."""
+        """Returns for each side: milliseconds per call, the kernels, whether the side is the fastest, and how many times its plan contains the
+        step."""
         totals = [self.total(at) if kernels else None for at, kernels in enumerate(self.kernels)]
         known = [value for value in totals if value is not None]
         least = min(known) if len(known) > 1 and len(set(known)) > 1 else None
@@ -57,7 +58,7 @@ class Step:
 
 
 def steps_of(sides: list[Side]) -> list[Step]:
-    """All steps of all plans, in the order in which plans first name them, followed by the kernels without a step, by kind."""
+    """Returns all steps of all plans, in the order in which plans first name them, followed by the kernels without a step, by kind."""
     plans = [plan_of(side) for side in sides]
     found: dict[tuple[str, ...], Step] = {}
     for at, plan in enumerate(plans):
@@ -76,7 +77,7 @@ def steps_of(sides: list[Side]) -> list[Step]:
 
 
 def plan_of(side: Side) -> list[PlanStep]:
-    """The steps of the plan that the run was following when it made the candidate."""
+    """Returns the steps of the plan that the run was following when it made the candidate."""
     events = side.run.events.filter(kind__in=[PlanProposed.kind, PlanEdited.kind, CandidateProposed.kind]).order_by("seq")
     steps: list[PlanStep] = []
     for event in events:
@@ -89,7 +90,7 @@ def plan_of(side: Side) -> list[PlanStep]:
 
 
 def home(kernel: Kernel, steps: list[Step]) -> Step | None:
-    """The step whose operators match the kernel's name best; for a library kernel, the only step of its kind."""
+    """Returns the step whose operators match the kernel's name best or, for a library kernel, the only step of its kind."""
     name = re.sub(r"\W+", "_", kernel.name.lower())
     scored = [(share(name, step), -at, step) for at, step in enumerate(steps)]
     best = max(scored, key=lambda one: one[:2], default=(0.0, 0, None))

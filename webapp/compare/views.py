@@ -1,4 +1,4 @@
-"""The side-by-side comparison of two to six runs or candidates. With fewer than two, shows the page on which to choose them."""
+"""The side-by-side comparison of two to six runs or candidates. With fewer than two, it shows the page for choosing them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def address(sides: list[Side], extra: str = "") -> str:
 
 
 def offered(request: HttpRequest, sides: list[Side], text: str) -> list[Run]:
-    """Runs that ended with a program: first those on the task of the chosen sides, then the most recent ones."""
+    """Returns runs that ended with a program: first those on the task of the chosen sides, then the most recent ones."""
     runs = with_best(visible_runs(request).filter(best_candidate__isnull=False, archived_at=None))
     runs = runs.select_related("task", "team").order_by("-created_at")
     if text:
@@ -73,7 +73,7 @@ def offered(request: HttpRequest, sides: list[Side], text: str) -> list[Run]:
 
 
 def pairs(sides: list[Side]) -> list[dict[str, Any]]:
-    """For each pair of programs, their diff. If both belong to one run, also their timelines on a common scale."""
+    """Returns the diff of each pair of programs and, if both belong to one run, their timelines on a common scale."""
     found = []
     for at, old in enumerate(sides):
         for new in sides[at + 1 :]:

@@ -1,4 +1,4 @@
-"""Finds where a program's strings, kernels and functions begin and end, in one pass over its text, without running or even parsing it.
+"""Finds where a program's strings, kernels and functions begin and end, in one pass over the text, without running or even parsing it.
 
 The source does not have to compile, because pages also show half-written candidates.
 """
@@ -47,8 +47,8 @@ _RECORD = re.compile(r"\b(?:struct|class|union|enum)\s+(?:class\s+)?(\w+)[^()]*$
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Lines [begin, end) that can be highlighted independently, 0-based. `native` lists the character ranges of C++ or CUDA in it; each is the inside
-    of a string or part of it."""
+    """Lines [begin, end) that can be highlighted independently, 0-based. `native` lists the character ranges of C++ or CUDA in it, each of which is
+    all or part of the inside of a string."""
 
     begin: int
     end: int
@@ -59,7 +59,7 @@ class Piece:
 class Definition:
     """A function, class or kernel and its lines [begin, end), 0-based."""
 
-    name: str  # the qualified name in its own language: "ModelNew.forward"
+    name: str  # qualified name in its own language: "ModelNew.forward"
     begin: int
     end: int
     kind: Literal["kernel", "function", "class"]
@@ -81,13 +81,13 @@ class Anatomy:
         return bisect_right(self.starts, offset) - 1
 
     def scope_at(self, line: int) -> str:
-        """The innermost function, class or kernel around a line (1-based), or an empty string."""
+        """Returns the innermost function, class or kernel around a line (1-based), or an empty string."""
         inside = [one for one in self.definitions if one.begin < line <= one.end]
         return max(inside, key=lambda one: one.begin).name if inside else ""
 
     @property
     def first_kernel(self) -> Definition | None:
-        """Returns where a reader should start: at the first kernel or, if there is none, at the first C++ function."""
+        """Returns where a reader should start: the first kernel or, if there is none, the first C++ function."""
         kernel = next((one for one in self.definitions if one.kind == "kernel"), None)
         spans = [(self.line_at(begin), self.line_at(max(begin, end - 1)) + 1) for begin, end in self.native]
         native = (one for one in self.definitions if one.kind == "function" and any(low <= one.begin < high for low, high in spans))
@@ -121,7 +121,7 @@ def _is_long(text: str) -> bool:
 
 
 def _inside(source: str, begin: int, end: int) -> tuple[int, int]:
-    """The characters between a string's quotes."""
+    """Returns the character range between a string's quotes."""
     first = begin + re.match(r"[rRbBuUfF]*", source[begin : begin + 3]).end() + 3  # type: ignore[union-attr]  # the pattern matches anything
     closed = end - first >= 3 and source[end - 3 : end] == source[first - 3 : first]
     return first, end - 3 if closed else end
@@ -137,7 +137,7 @@ def _is_native(source: str, begin: int, end: int) -> bool:
 
 
 def _python_definitions(found: Anatomy, covered: set[int]) -> Iterator[Definition]:
-    """Finds definitions by indentation. A decorator belongs to the definition below it; `@triton.jit` marks a kernel."""
+    """Finds definitions by indentation. A decorator belongs to the definition below it, and `@triton.jit` marks a kernel."""
     lines = found.source.split("\n")
     open_: list[tuple[int, str, int, str]] = []  # indent, name, first line, kind
     decorated: int | None = None
@@ -170,7 +170,7 @@ def _python_definitions(found: Anatomy, covered: set[int]) -> Iterator[Definitio
 
 
 def _native_definitions(found: Anatomy, begin: int, end: int) -> Iterator[Definition]:
-    """Functions with a body at the outermost level or within namespaces and `extern "C"` blocks; functions within records are included."""
+    """Finds functions that have a body, at the outermost level or within namespaces, `extern "C"` blocks and records."""
     stack: list[tuple[str, int, str]] = []  # name ("" for a block that may contain other definitions), first line, kind
     header = begin
     for match in _NATIVE.finditer(found.source, begin, end):
@@ -194,13 +194,13 @@ def _native_definitions(found: Anatomy, begin: int, end: int) -> Iterator[Defini
 
 
 def uncommented(text: str) -> str:
-    """C++ or CUDA without comments and without the lines that hold only comments; string literals are kept."""
+    """Returns C++ or CUDA without comments and without lines that hold only comments, but with string literals unchanged."""
     kept = _NATIVE.sub(lambda match: " " if match.group().startswith(("//", "/*")) else match.group(), text)
     return "\n".join(line.rstrip() for line in kept.split("\n") if line.strip())
 
 
 def _named(header: str) -> tuple[str, str]:
-    """Name and kind of the definition that a brace opens; "block" for anything else."""
+    """Returns the name and kind of the definition that a brace opens; the kind is "block" for anything else."""
     if _OPEN.search(header):
         return "", "open"
     if match := _RECORD.search(header):
@@ -212,8 +212,8 @@ def _named(header: str) -> tuple[str, str]:
 
 
 def _pieces(found: Anatomy, covered: set[int], native: list[tuple[int, int]]) -> Iterator[Piece]:
-    """Splits the text where no string or statement continues. C++ and CUDA are split between outermost definitions, so a page never waits for the
-    whole text."""
+    """Splits the text at places where no string or statement continues. C++ and CUDA are split between outermost definitions, so a page never waits
+    for the whole text."""
     total = len(found.starts)
     lines = found.source.split("\n")
     begin = 0

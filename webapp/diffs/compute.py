@@ -1,4 +1,4 @@
-"""Computes what changed between two programs, as rows: alignment, moved blocks, hunks, folds. Pages only display this result."""
+"""Computes what changed between two programs, as rows with alignment, moved blocks, hunks and folds. Pages only display this result."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from webapp.diffs.pairs import Pair, align, positional
 
 MAX_BYTES = 2 * 1024 * 1024  # per side
 MAX_LINES = 30_000
-SECONDS = 0.15  # after this time, lines are paired in order and moved blocks are no longer searched for
-KEPT = 24  # diffs cached for the parts that a page requests; a larger cache would slow down garbage collection
+SECONDS = 0.15  # after this time, lines are paired in order, and the search for moved blocks is skipped
+KEPT = 24  # number of cached diffs, for the parts that a page requests; a larger cache would slow down garbage collection
 CONTEXT = 3  # unchanged lines kept around a change
 LEAST_FOLD = 4  # lines; a fold itself takes up a row
 MOVED_FOLD = 8  # moved blocks of at least this many lines are folded
@@ -42,7 +42,7 @@ class Hunk:
 
     number: int  # 1-based
     changes: tuple[Change, ...]
-    partners: tuple[int, ...] = ()  # hunks that hold the other end of a moved block
+    partners: tuple[int, ...] = ()  # hunks that hold the other end of one of its moved blocks
 
     @property
     def old(self) -> tuple[int, int]:
@@ -62,7 +62,7 @@ class Diff:
     deleted: int = 0
     moved: int = 0
     refused: str = ""  # why there are no rows
-    coarser: str = ""  # what was omitted because of time or size
+    coarser: str = ""  # what was omitted because of the time or size limits
     seconds: float = 0.0
 
     @property
@@ -72,7 +72,7 @@ class Diff:
 
 @lru_cache(maxsize=KEPT)
 def compute(old: str, new: str, ignore_space: bool = False) -> Diff:
-    """Computes the difference between two texts. The most recent results are cached by both texts."""
+    """Computes the difference between two texts. The most recent results are cached, keyed by both texts."""
     return _compute(old, new, ignore_space, SECONDS)
 
 
@@ -123,7 +123,7 @@ class _Table:
         self.rows += [Row("equal", old + i + 1, new + i + 1) for i in range(count)]
 
     def _changed(self, a: int, b: int, c: int, d: int, out: dict[int, int], come: dict[int, int]) -> None:
-        """Adds the rows of one change. Moved lines stay unpaired; the lines between them are paired block by block."""
+        """Adds the rows of one change. Moved lines stay unpaired, and the lines between them are paired block by block."""
         left = _parts(a, b, out)
         right = _parts(c, d, come)
         for index in range(max(len(left), len(right))):
@@ -155,7 +155,7 @@ class _Table:
         return found
 
     def numbered(self, hunks: Sequence[Hunk]) -> list[Row]:
-        """The rows with their hunk numbers."""
+        """Returns the rows with their hunk numbers."""
         olds, news = [hunk.old[0] for hunk in hunks], [hunk.new[0] for hunk in hunks]
         found, at = [], 0
         for row in self.rows:
@@ -167,7 +167,7 @@ class _Table:
 
 
 def _parts(begin: int, end: int, moved: dict[int, int]) -> list[tuple[range, bool]]:
-    """Splits a range where moved lines begin and end. Parts that were not moved are at even indices, so that the parts of both sides can be paired in
+    """Splits a range where moved lines begin and end. Parts that have not moved are at even indices, so that the parts of both sides can be paired in
     order."""
     parts: list[tuple[range, bool]] = []
     at = begin
@@ -211,8 +211,8 @@ class Fold:
 
 
 def folds(rows: Sequence[Row], keep: Collection[int] = (), header: int = 0) -> list[Fold]:
-    """Returns the rows that a page folds. Lines of the newer side in `keep` (1-based, lines with findings) are never folded. The first `header` lines
-    of the newer side precede its first kernel. They contain imports, includes and helpers, which are rarely the reason to open a diff."""
+    """Returns the row ranges that a page folds. Lines of the newer side in `keep` (1-based, lines with findings) are never folded. The first `header`
+    lines of the newer side precede its first kernel. They contain imports, includes and helpers, which are rarely the reason to open a diff."""
     kept = set(keep)
     near = [False] * len(rows)
     for index, row in enumerate(rows):

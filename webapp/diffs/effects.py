@@ -69,7 +69,7 @@ def percent(ratio: float) -> str:
 
 
 def heads_of(measured: MeasuredDiff) -> dict[int, str]:
-    """HTML for the header of each hunk, by hunk number. Hunks that are reverted together are labelled as such."""
+    """Returns the HTML for each hunk's header, keyed by hunk number. Hunks that are reverted together are labelled as such."""
     heads: dict[int, str] = {}
     for row in measured.hunks.all():
         for number in row.members if row.number else []:
@@ -79,7 +79,7 @@ def heads_of(measured: MeasuredDiff) -> dict[int, str]:
 
 
 def measured_context(run: Run, found: MeasuredDiff) -> dict[str, Any]:
-    """The context of `diffs/_measured.html`."""
+    """Returns the context of `diffs/_measured.html`."""
     rows = list(found.hunks.select_related("result"))
     effects: list[tuple[MeasuredHunk, Effect]] = [(row, effect_of(row)) for row in rows]
     done = sum(row.state in ("finished", "cancelled") for row in rows)

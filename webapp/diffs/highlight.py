@@ -13,7 +13,7 @@ from pygments.token import STANDARD_TYPES, Name, String, Token
 from webapp.diffs.anatomy import Anatomy, Piece, anatomy
 from webapp.ui.colours import TakesTooLong, within
 
-Span = tuple[str, str]  # (short CSS class of Pygments, text without newline)
+Span = tuple[str, str]  # (Pygments' short CSS class, text without newline)
 Tokens = Iterator[tuple[object, str]]
 
 MAX_BYTES = 2 * 1024 * 1024
@@ -35,7 +35,7 @@ class Colours:
             self._piece_of[piece.begin : piece.end] = [index] * (piece.end - piece.begin)
 
     def line(self, number: int) -> list[Span]:
-        """Spans of a line (1-based); their concatenated texts equal the line."""
+        """Returns the spans of a line (1-based), whose concatenated texts equal the line."""
         if len(self.anatomy.source) > MAX_BYTES:
             return _uncoloured(self.plain[number - 1])
         index = self._piece_of[number - 1]
@@ -60,7 +60,7 @@ class Colours:
                     lines[-1].append((name, part))
         lines = lines[: piece.end - piece.begin]
         plain = self.plain[piece.begin : piece.end]
-        if ["".join(text for _, text in line) for line in lines] != plain:  # a lexer's normalisation must never change the text that is shown
+        if ["".join(text for _, text in line) for line in lines] != plain:  # a lexer's normalisation must never change the displayed text
             return [_uncoloured(line) for line in plain]
         return lines
 
@@ -92,7 +92,7 @@ class Colours:
         yield String, quotes
 
     def _python(self, text: str) -> Tokens:
-        """Highlights Python; Triton's names, `tl` and its attributes, get their own class."""
+        """Highlights Python, giving `tl` and its attributes, which are Triton's names, a class of their own."""
         before = ""
         for _, kind, part in PythonLexer().get_tokens_unprocessed(text):
             if self.triton and kind in Name and kind not in Name.Decorator:
@@ -111,7 +111,7 @@ def _native(text: str) -> Tokens:
 
 
 def highlighted_lines(source: str) -> list[list[Span]]:
-    """One list of spans per line, in order; their concatenated texts equal the source."""
+    """Returns one list of spans per line, in order. Their concatenated texts equal the source."""
     colours = colours_of(source)
     return [colours.line(number) for number in range(1, len(colours.plain) + 1)]
 

@@ -24,13 +24,13 @@ _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 
 
 def lines_of(text: str) -> list[str]:
-    """Splits text into lines as a compiler does: only a newline ends a line."""
+    """Splits text into lines as a compiler does, so that only a newline ends a line."""
     lines = text.replace("\r\n", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 
 
 def changes(old: Sequence[str], new: Sequence[str], ignore_space: bool = False) -> list[Change]:
-    """Changed line ranges in order. With `ignore_space`, lines that differ only in white space are considered equal."""
+    """Returns the changed line ranges in order. With `ignore_space`, lines that differ only in white space are considered equal."""
     if ignore_space:
         old, new = ["".join(line.split()) for line in old], ["".join(line.split()) for line in new]
     return _changes(old, new, LINES)
@@ -54,19 +54,19 @@ def _bytes(lines: Sequence[str]) -> bytes:
 
 
 def word_marks(old: str, new: str) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
-    """Character ranges that differ. Lines with little in common are not marked, because nearly all of their text would be marked."""
+    """Returns the character ranges that differ. Lines with little in common are not marked, because nearly all of their text would be marked."""
     before, after = _WORD.findall(old), _WORD.findall(new)
     if old == new or max(len(before), len(after)) > MAX_WORDS:
         return (), ()
     found = _changes(before, after, DiffOption.FORCE_TEXT)
     old_at, new_at = _offsets(before), _offsets(after)
-    # Compares only text other than white space, because indentation alone does not make two lines similar.
+    # Compare only non-blank characters, because indentation alone does not make two lines similar.
     differs = sum(_ink(before[a:b]) + _ink(after[c:d]) for a, b, c, d in found)
     if differs > (1 - ALIKE) * (_ink(before) + _ink(after)):
         return (), ()
     old_marks = _joined([(old_at[a], old_at[b]) for a, b, _, _ in found if a < b], old)
     new_marks = _joined([(new_at[c], new_at[d]) for _, _, c, d in found if c < d], new)
-    if differs:  # if there is a real change, changed indentation is noise
+    if differs:  # next to a real change, changed indentation is noise
         old_marks = [mark for mark in old_marks if not old[slice(*mark)].isspace()]
         new_marks = [mark for mark in new_marks if not new[slice(*mark)].isspace()]
     return tuple(old_marks), tuple(new_marks)

@@ -36,7 +36,7 @@ class NotMeasurable(ValueError):
 
 @dataclass(frozen=True)
 class Terms:
-    """The settings with which the newer program was verified, and with which its hunks are measured."""
+    """The settings with which the newer program was verified and with which its hunks are measured."""
 
     queue: str
     precision: str
@@ -61,7 +61,7 @@ class Plan:
 
     @property
     def jobs(self) -> int:
-        """The number of jobs: one per hunk, and one for the older program as a whole."""
+        """Returns the number of jobs, which is one per hunk plus one for the older program as a whole."""
         return len(self.runnable) + 1
 
     def seconds(self, tier: str) -> float:
@@ -82,7 +82,7 @@ def plan(old: Side, new: Side) -> Plan:
 
 
 def terms_of(side: Side) -> Terms:
-    """The settings of the candidate's own verification; for an imported run, those in its settings."""
+    """Returns the settings of the candidate's own verification or, for an imported run, those in its settings."""
     verification = side.candidate.verification if side.candidate else None
     if verification is not None and verification.request is not None and not side.run.imported:
         try:
@@ -101,7 +101,7 @@ def terms_of(side: Side) -> Terms:
 
 @transaction.atomic
 def start(old: Side, new: Side, tier: str, *, by: User) -> MeasuredDiff:
-    """Requests the measurement. Existing results for this pair on this device are kept; jobs that were cancelled or failed because of the host are
+    """Requests the measurement. Existing results for this pair on this device are kept. Jobs that were cancelled or failed because of the host are
     requested again."""
     planned = plan(old, new)
     team, terms = new.run.team, planned.terms
@@ -144,7 +144,7 @@ def _ask_again(row: MeasuredHunk) -> None:
 
 @transaction.atomic
 def cancel(measured: MeasuredDiff) -> None:
-    """Removes waiting jobs from the queue and aborts running ones; results are kept."""
+    """Removes waiting jobs from the queue and aborts running ones. Existing results are kept."""
     open_ = list(measured.hunks.select_for_update().filter(state__in=["queued", "running"]).values_list("pk", flat=True))
     MeasuredHunk.objects.filter(pk__in=open_).update(state="cancelled", stage="", finished_at=timezone.now())
     MeasuredDiff.objects.filter(pk=measured.pk).update(cancelled_at=timezone.now())
@@ -157,12 +157,12 @@ def cancel(measured: MeasuredDiff) -> None:
 
 
 def latest_of(old: Side, new: Side) -> MeasuredDiff | None:
-    """The most recently requested measurement of these two sides, in either run's team."""
+    """Returns the most recently requested measurement of these two sides, in either run's team."""
     return MeasuredDiff.objects.filter(team=new.run.team, old_sha=old.sha, new_sha=new.sha, task_sha=new.run.task.sha).order_by("-created_at").first()
 
 
 def _job_seconds(side: Side) -> tuple[dict[str, float], bool]:
-    """Seconds per job by tier, from verifications of this task on this kind of device. A third program in a job adds half of the time."""
+    """Returns the seconds per job by tier, from verifications of this task on this kind of device. A third program in a job adds half of the time."""
     took = ExpressionWrapper(F("finished_at") - F("started_at"), output_field=DurationField())
     rows = Verification.objects.filter(
         run__task=side.run.task,

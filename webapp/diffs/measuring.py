@@ -1,4 +1,4 @@
-"""The verifier's part of a measured diff: it times the newer program without one hunk against the newer program in the same blocks."""
+"""The verifier's part of a measured diff, which times the newer program with and without one hunk in the same blocks."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def finish(hunk: int, attempt: int, result: JobResult) -> None:
         row.status, row.message = report.status, report.message
         against = report.timing.rival if report.timing else None
         if against is not None:
-            # The reported speedup is that of the program without the hunk; its time relative to the newer program is the inverse.
+            # The reported speedup belongs to the program without the hunk. Its time relative to the newer program is the inverse.
             row.ratio, row.low, row.high = 1 / against.speedup.ratio, 1 / against.speedup.high, 1 / against.speedup.low
     row.save()
 

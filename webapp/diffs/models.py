@@ -1,5 +1,5 @@
-"""Measured diffs: what each hunk between two programs is worth. They are stored separately from runs, because the traces of runs are append-only and
-may have ended."""
+"""Measured diffs: what each hunk between two programs is worth. They are stored separately from runs, because a run's trace is append-only and the
+run may have ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webapp.runs.models import Artefact, Run
 
 
 class MeasuredDiff(models.Model):
-    """A pair of programs on one kind of device. If a request is repeated, the existing row is used."""
+    """A pair of programs on one kind of device. A repeated request uses the existing row."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
@@ -58,7 +58,7 @@ class MeasuredHunk(models.Model):
     attempt = models.IntegerField(default=1)
     status = models.CharField(max_length=24, blank=True)  # the verifier's verdict; "same", "syntax" and "names" are known without the verifier
     message = models.TextField(blank=True)
-    # The time of the program without the hunk divided by that of the newer program, measured alternately. Above 1, the hunk saves time.
+    # The time of the program without the hunk divided by that of the newer program, measured alternately. If it is above 1, the hunk saves time.
     ratio = models.FloatField(null=True)
     low = models.FloatField(null=True)
     high = models.FloatField(null=True)

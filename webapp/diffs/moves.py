@@ -1,4 +1,4 @@
-"""Moved blocks: lines that disappeared from one place and appear at another, equal except for indentation (git's --color-moved=blocks)."""
+"""Moved blocks: lines that disappear from one place and appear in another, equal except for indentation (git's --color-moved=blocks)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMMON = 40  # a line that occurs at least this often cannot start a block
 
 @dataclass(frozen=True)
 class Move:
-    """`count` lines starting at old[old] now start at new[new]; 0-based."""
+    """`count` lines starting at old[old] have moved to new[new]; 0-based."""
 
     old: int
     new: int
@@ -37,7 +37,7 @@ def moves(old: Sequence[str], new: Sequence[str], changed: Sequence[Change]) -> 
         starts = where.get(old[i].strip(), []) if i in gone else []
         best = Move(i, 0, 0)
         for j in starts if len(starts) <= COMMON else []:
-            if j in came and not beside[j][0] <= i < beside[j][1]:  # in the same change, it is only re-indented
+            if j in came and not beside[j][0] <= i < beside[j][1]:  # within the same change, it is only re-indented
                 count = _length(old, new, i, j, gone, came)
                 if count > best.count:
                     best = Move(i, j, count)
@@ -52,7 +52,7 @@ def moves(old: Sequence[str], new: Sequence[str], changed: Sequence[Change]) -> 
 
 
 def _length(old: Sequence[str], new: Sequence[str], i: int, j: int, gone: set[int], came: set[int]) -> int:
-    """The number of equal lines from here on, without trailing blank lines."""
+    """Returns the number of equal lines from here on, without trailing blank lines."""
     count = 0
     while i + count in gone and j + count in came and old[i + count].strip() == new[j + count].strip():
         count += 1

@@ -22,8 +22,8 @@ _SIGNS = {"bad": "✕", "warn": "▲", "info": "i", "use": "▤", "time": "◷"}
 
 @dataclass(frozen=True)
 class Note:
-    """A note on a line. `use` marks the resources that the compiler assigned to a kernel, `time` a measured time; the other tones express
-    severity."""
+    """A note on a line. The tone `use` marks the resources that the compiler assigned to a kernel, and `time` marks a measured time. The other tones
+    express severity."""
 
     tone: Literal["bad", "warn", "info", "use", "time"]
     text: str
@@ -34,11 +34,11 @@ class Note:
 
     @property
     def grave(self) -> bool:
-        """True if the line must never be folded."""
+        """Returns whether the line must never be folded."""
         return self.tone in ("bad", "warn")
 
 
-Notes = dict[int, list[Note]]  # by line, 1-based
+Notes = dict[int, list[Note]]  # keyed by line, 1-based
 
 
 def line_notes(report: Report | None, source: str) -> Notes:
@@ -69,7 +69,7 @@ def line_notes(report: Report | None, source: str) -> Notes:
 
 
 def bare_name(kernel: str) -> str:
-    """The source name of a kernel from the name that profilers print: "void ns::scale<float, 4>(float*)" becomes "scale"."""
+    """Returns a kernel's source name, given the name that profilers print: "void ns::scale<float, 4>(float*)" becomes "scale"."""
     return re.split(r"[<(]", kernel.removeprefix("void ").strip(), maxsplit=1)[0].rpartition("::")[2].split(" ")[-1]
 
 
@@ -137,8 +137,8 @@ def _said_by_compiler(output: str, body: Anatomy) -> Iterator[tuple[int, Note]]:
 
 
 def _program_line(body: Anatomy, number: int, shown: str) -> int:
-    """The 1-based line in the program of line `number` of a unit; 0 if it cannot be determined. The compiler's source excerpt identifies the
-    string."""
+    """Returns the 1-based line in the program of line `number` of a unit, or 0 if it cannot be determined. The compiler's source excerpt identifies
+    the string."""
     lines = body.source.split("\n")
     possible = []
     for begin, end in body.native:

@@ -1,4 +1,4 @@
-"""Pairs the lines of a changed block: lines with words in common are aligned."""
+"""Pairs the lines of a changed block by aligning lines that have words in common."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 Pair = tuple[int | None, int | None]
 
-LEAST = 0.3  # minimum fraction of common words at which two lines count as one changed line
+LEAST = 0.3  # minimum fraction of common words for two lines to count as one changed line
 BITS = 128  # length of a line's signature, stored in two 64-bit words
 MAX_CELLS = 1_000_000  # product of the line counts of one block
 
@@ -19,14 +19,15 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 def align(old: Sequence[str], new: Sequence[str]) -> list[Pair] | None:
-    """Pairs lines in order with the greatest total similarity. Lines without a partner remain unpaired. Returns None if the block is too large."""
+    """Pairs lines in order so that their total similarity is greatest. Lines without a partner remain unpaired. Returns None if the block is too
+    large."""
     n, m = len(old), len(new)
     if not n or not m:
         return [(i, None) for i in range(n)] + [(None, j) for j in range(m)]
     if n * m > MAX_CELLS:
         return None
     likeness = _likeness(old, new)
-    # best[i, j]: the greatest sum from lines i and j onwards. It is computed row by row; the cells of a row depend on each other through a running
+    # best[i, j] is the greatest sum from lines i and j onwards. It is computed row by row. The cells of a row depend on each other through a running
     # maximum.
     best = np.zeros((n + 1, m + 1), dtype=np.float32)
     taken = np.where(likeness >= LEAST, likeness, -1.0).astype(np.float32)

@@ -21,7 +21,7 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#(?!\s*(?:define|if|elif))[^\n
 
 @dataclass(frozen=True)
 class Reverted:
-    """A program with some hunks reverted. An empty `status` means that the program can be measured; otherwise `message` explains why it cannot."""
+    """A program with some hunks reverted. An empty `status` means that the program can be measured. Otherwise `message` explains why it cannot."""
 
     number: int  # the number of its first hunk
     members: tuple[int, ...]
@@ -31,7 +31,8 @@ class Reverted:
 
 
 def reverted_hunks(diff: Diff, old: str, new: str) -> list[Reverted]:
-    """Reverts each hunk alone, or together with the hunks at the other ends of its moved blocks: half a move would duplicate a block or drop it."""
+    """Reverts each hunk alone, or together with the hunks at the other ends of its moved blocks, because half a move would duplicate or drop a
+    block."""
     found = []
     for members in groups(diff.hunks):
         source = without(old, new, [hunk for hunk in diff.hunks if hunk.number in members])
@@ -120,7 +121,7 @@ def _attributes(tree: ast.Module, newer: ast.Module) -> str:
 
 
 def _selves(tree: ast.Module) -> dict[str, tuple[dict[str, int], set[str]]]:
-    """For each class: the attributes of self that it reads, each with a line, and the names that it sets or defines (including by string, as
+    """Returns for each class the attributes of self that it reads, each with a line, and the names that it sets or defines (including by string, as
     register_buffer does)."""
     found = {}
     for node in tree.body:
@@ -145,7 +146,7 @@ def _selves(tree: ast.Module) -> dict[str, tuple[dict[str, int], set[str]]]:
 
 
 def _native(source: str, new: str) -> str:
-    """Reports a C++ or CUDA function that is removed with the hunk but still referenced."""
+    """Reports a C++ or CUDA function that disappears with the hunk but is still referenced."""
     mine, newer = anatomy(source), anatomy(new)
     gone = _defined(newer) - {one.bare for one in mine.definitions}
     for name in sorted(gone):

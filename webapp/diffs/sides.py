@@ -1,4 +1,4 @@
-"""The two sides of a diff as written in a URL: "task" (the reference), "4" (a candidate of the run), "<run>:4" and "<run>:task" (of another run)."""
+"""The two sides of a diff as written in a URL: "task" (the reference), "4" (a candidate of the run), "<run>:4" and "<run>:task" (in another run)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Side:
 
     @property
     def speedup(self) -> dict[str, Any] | None:
-        """The speedup over eager, in the form that the tag `speedup` expects."""
+        """Returns the speedup over eager, in the form that the tag `speedup` expects."""
         verification = self.candidate.verification if self.candidate else None
         if verification is None or verification.speedup is None or verification.status != "passed":
             return None

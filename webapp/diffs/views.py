@@ -42,7 +42,7 @@ class Options:
         return cls(layout if layout in LAYOUTS else "inline", request.GET.get("space") == "ignore", request.GET.get("unfold") == "all")
 
     def query(self, **changes: str) -> str:
-        """The options as a URL query, with `changes` applied."""
+        """Returns the options as a URL query, with `changes` applied."""
         wanted = {"view": self.layout, "space": "ignore" if self.ignore_space else "", "unfold": "all" if self.unfolded else "", **changes}
         return urlencode({key: value for key, value in wanted.items() if value})
 
@@ -50,7 +50,7 @@ class Options:
 @login_required
 @require_GET
 def choose_sides(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """Receives the form with the two selects, and redirects to the page whose URL contains both sides."""
+    """Redirects from the form with the two selects to the page whose URL contains both sides."""
     run, _ = run_for(request, run_id)
     sides = f"{request.GET.get('old', 'task')}...{request.GET.get('new', '')}"
     parse_sides(request, run, sides)
@@ -77,7 +77,7 @@ def diff_page(request: HttpRequest, run_id: uuid.UUID, sides: str) -> HttpRespon
 @login_required
 @require_GET
 def diff_rows(request: HttpRequest, run_id: uuid.UUID, sides: str) -> HttpResponse:
-    """Rows of the table: `part=N`, `begin=A&end=B` (the contents of a fold), or `find=R12` (the number of the part that holds a line)."""
+    """Returns rows of the table: `part=N`, `begin=A&end=B` (the contents of a fold), or `find=R12` (the number of the part that holds a line)."""
     run, _ = run_for(request, run_id)
     old, new = parse_sides(request, run, sides)
     options = Options.read(request)
@@ -118,7 +118,7 @@ def table_of(old: Side, new: Side, options: Options, heads: dict[int, str] | Non
 
 
 def diff_context(request: HttpRequest, old: Side, new: Side, options: Options) -> dict[str, Any]:
-    """The context of `runs/_diff.html`."""
+    """Returns the context of `runs/_diff.html`."""
     run = old.run if new.foreign and not old.foreign else new.run
     sides = f"{old.key}...{new.key}"
     measured = latest_of(old, new)
@@ -153,7 +153,7 @@ def diff_context(request: HttpRequest, old: Side, new: Side, options: Options) -
 
 
 def choices(request: HttpRequest, run: Run, old: Side, new: Side) -> list[tuple[str, list[tuple[str, str]]]]:
-    """The possible values of a side, as groups of (key, name). The options include other runs of the same team on the same task, each with its best
+    """Returns the possible values of a side, as groups of (key, name). They include other runs of the same team on the same task, each with its best
     candidate."""
     own = [("task", "the reference")]
     mine = run.candidates.order_by("number").values_list("number", "title")

@@ -25,7 +25,7 @@ from webapp.runs.models import Run
 @login_required
 @require_http_methods(["GET", "POST"])
 def measure(request: Request, run_id: uuid.UUID, sides: str) -> HttpResponse:
-    """GET: the plan with its cost. POST: starts the measurement with the chosen tier."""
+    """Shows the plan with its cost (GET), or starts the measurement with the chosen tier (POST)."""
     run, _ = run_for(request, run_id, "act")
     old, new = parse_sides(request, run, sides)
     try:

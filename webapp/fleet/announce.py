@@ -1,4 +1,4 @@
-"""How a verifier announces its device."""
+"""Announces a verifier's device."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DOCTOR_SECONDS = 120
 
 
 class Announcement:
-    """The row of one verifier, under a random name stored in its DATA_DIR, never a host name."""
+    """The row of one verifier, under a random name that is stored in its DATA_DIR and is never a host name."""
 
     def __init__(self, device: str, data: Path):
         self.device, self.data = device, data
@@ -34,8 +34,8 @@ class Announcement:
         self.busy_with = ""
 
     def announce(self, environment: Environment | None, unusable: str = "", needs_sandbox: str = "") -> Device:
-        """Announces the device. `environment` describes where the judge measures; it is None if the device cannot be used, with the reason in
-        `unusable`. `needs_sandbox` says which sandbox layers this host lacks and how to get them, while jobs wait for them."""
+        """Announces the device. `environment` describes where the judge measures. It is None if the device cannot be used, for the reason given in
+        `unusable`. While jobs wait for a sandbox, `needs_sandbox` says which of its layers this host lacks and how to get them."""
         said = ask_doctor(self.device, self.data)
         if environment is not None:
             said = {**said, **environment.model_dump(exclude_none=True)}  # the doctor reports "" for anything that it could not open
@@ -59,7 +59,7 @@ class Announcement:
         Device.objects.filter(worker=self.worker).update(heartbeat_at=timezone.now(), busy_with=self.busy_with)
 
     def leave(self) -> None:
-        """Marks the device offline immediately after a clean shutdown, instead of waiting for its heartbeat to expire."""
+        """Marks the device offline immediately after a clean shutdown, instead of letting its heartbeat expire."""
         Device.objects.filter(worker=self.worker).update(heartbeat_at=timezone.now() - timedelta(hours=1), busy_with="")
 
 

@@ -1,4 +1,4 @@
-"""The devices that can be chosen: the existing kinds, whether they are online, and how many jobs wait for them."""
+"""The devices that can be chosen: the existing kinds, whether they are online, and how many jobs are waiting for them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class DeviceChoice:
 
     @property
     def usable(self) -> bool:
-        """True if the kind can be chosen. A kind that no verifier has ever announced cannot be chosen. A kind that is offline can be chosen, but its
-        jobs wait."""
+        """Returns whether the kind can be chosen. A kind that no verifier has ever announced cannot be chosen. A kind that is offline can be chosen,
+        but its jobs wait."""
         return bool(self.devices) or self.kind == "cpu"
 
     @property
@@ -51,8 +51,8 @@ def device_choices() -> list[DeviceChoice]:
 
 
 def waiting_by_queue(team: Team | None = None) -> dict[str, int]:
-    """The number of verifications that wait in the queues of each kind (for `verify.cuda` including those of one GPU or model); limited to one team
-    if given."""
+    """Returns the number of verifications that wait in the queues of each kind (for `verify.cuda`, including those of one GPU or model), limited to
+    one team if one is given."""
     waiting = Verification.objects.filter(state="queued")
     counted = (waiting.filter(team=team) if team else waiting).values_list("queue").annotate(Count("pk"))
     found: dict[str, int] = {}

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Check:
-    """A feature that a host may have. `fix` explains how to get the feature if it is missing."""
+    """A feature that a host may have. `fix` explains how to get it if it is missing."""
 
     name: str
     ok: bool
@@ -26,7 +26,7 @@ class Doctor:
     layers: list[str] = field(default_factory=list)
     lacking: list[str] = field(default_factory=list)  # sandbox layers that this host does not offer, each with the way to get it
     facts: list[tuple[str, str]] = field(default_factory=list)
-    unusable: str = ""  # the reason if its device cannot be used
+    unusable: str = ""  # why its device cannot be used, if so
     problems: list[dict[str, str]] = field(default_factory=list)  # problems of its device: message, hint
 
     @property
@@ -35,7 +35,7 @@ class Doctor:
 
     @classmethod
     def read(cls, said: dict[str, Any], name: str = "") -> Doctor:
-        """Reads the fields that are present; an older verifier may report fewer. `name` is the device's name, such as "cuda:0"."""
+        """Reads the fields that are present, because an older verifier may report fewer. `name` is the device's name, such as "cuda:0"."""
         protection = said.get("protection") or {}
         return cls(
             checks=[_check(entry) for entry in said.get("checks") or [] if isinstance(entry, dict)],
@@ -56,7 +56,7 @@ def _gib(value: float) -> str:
     return f"{float(value) / 2**30:.1f} GiB"
 
 
-# key in the doctor's JSON or in the announced environment: (label, how to show it)
+# Key in the doctor's JSON or in the announced environment: (label, how to show it).
 FACTS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "compiler": ("Compiler", str),
     "torch": ("PyTorch", str),

@@ -35,7 +35,7 @@ def way() -> Way:
 
 
 def url_file(data: Path | None = None) -> Path:
-    """The file in which `manage.py verifier_login` stores the URL for verifiers, readable by this user only."""
+    """Returns the file in which `manage.py verifier_login` stores the URL for verifiers. Only this user can read it."""
     return (data or data_dir()) / "database" / "verifiers_url"
 
 
@@ -54,7 +54,7 @@ def keep_url(url: str) -> None:
 
 
 def may_connect(user: User) -> bool:
-    """Returns whether the user may connect a verifier. Only the operator of the installation decides this, because a verifier sees the sources of all
+    """Returns whether the user may connect a verifier. Only the operator of the installation may, because a verifier sees the sources of all
     teams."""
     return user.is_active and user.pk == first_user().pk
 
@@ -65,7 +65,7 @@ def token_for(user: User) -> str:
 
 
 def reach(token: str) -> tuple[User, dict[str, str]]:
-    """Returns the user who made the token and what the host needs: `database_url`, or `data_dir` if the database accepts connections from this
+    """Returns the user who made the token, and what the host needs: `database_url`, or `data_dir` if the database accepts connections from this
     machine only. Raises `NotEnrolled`."""
     try:
         user = User.objects.filter(pk=signing.loads(token, salt=SALT, max_age=VALID_SECONDS)).first()

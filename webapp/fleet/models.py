@@ -28,7 +28,7 @@ class Device(models.Model):
 
     @property
     def needs_sandbox(self) -> str:
-        """The sandbox features that the host lacks, and how to get them; empty if it takes jobs. Jobs stay queued until this is fixed."""
+        """Returns the sandbox features that the host lacks and how to get them, or "" if it takes jobs. Jobs stay queued until this is fixed."""
         return str((self.doctor or {}).get("needs_sandbox") or "")
 
     def __str__(self) -> str:

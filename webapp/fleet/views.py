@@ -27,7 +27,8 @@ def devices(request: Request) -> HttpResponse:
 
 
 def device_rows(team: Team | None = None) -> list[dict[str, Any]]:
-    """Every device with its doctor output and its queue, online devices first. With a team, also the number of waiting jobs that belong to it."""
+    """Returns every device with its doctor output and its queue, online devices first. With a team, also counts the waiting jobs that belong to
+    it."""
     waiting, ours = waiting_by_queue(), waiting_by_queue(team) if team else {}
     return [
         {

@@ -27,7 +27,7 @@ LONGEST_TOKEN = 1000
 @login_required
 @require_GET
 def connect(request: Request) -> HttpResponse:
-    """The page. htmx sends the list that it shows (`shown`) and gets only the list of devices, or 204 if nothing has changed."""
+    """Shows the page. htmx sends the list that it shows (`shown`) and gets only the list of devices, or 204 if nothing has changed."""
     since = parse_datetime(request.GET.get("since", "")) or timezone.now()
     rows: list[dict[str, Any]] = [
         {"device": device, "doctor": Doctor.read(device.doctor, device.device), "new": device.started_at >= since}
@@ -51,7 +51,7 @@ def connect(request: Request) -> HttpResponse:
     return render(request, "fleet/connect.html", context)
 
 
-@csrf_exempt  # called by a host instead of a browser; it has no cookie and authenticates with the token
+@csrf_exempt  # called by a host rather than a browser; it has no cookie and authenticates with the token
 @require_POST
 def enrol(request: Request) -> JsonResponse:
     """Returns what `python -m webapp.fleet.connect` needs for `{"token"}`; 403 with an explanation for an invalid token."""

@@ -5,7 +5,7 @@ class KnowledgeConfig(AppConfig):
     name = "webapp.knowledge"
 
     def ready(self) -> None:
-        from webapp.knowledge import learned  # models can't be imported earlier
+        from webapp.knowledge import learned  # models cannot be imported earlier
         from webapp.runs.trace.parts import register
 
         register(learned.PART)

@@ -45,8 +45,8 @@ class Passage(models.Model):
 
 
 class Learned(models.Model):
-    """One application of a strategy in a finished run: a row of `agents.strategies.ledger.Entry`. Rows are written when the run finishes, and rebuilt
-    with the run's projection."""
+    """One application of a strategy in a finished run, which is a row of `agents.strategies.ledger.Entry`. Rows are written when the run finishes,
+    and rebuilt with the run's projection."""
 
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="learned")

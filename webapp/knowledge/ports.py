@@ -44,7 +44,7 @@ class TeamInspirations:
         return await in_thread(self._find)(operators, device, exclude)
 
     def _find(self, operators: Sequence[str], device: str, exclude: Split) -> list[Inspiration]:
-        held_back = Task.objects.filter(suite__name__in=exclude.suites).values("sha")  # any team's copy, because the benchmark is the same
+        held_back = Task.objects.filter(suite__name__in=exclude.suites).values("sha")  # copies of any team, because the benchmark is the same
         rows = (
             Learned.objects.filter(team=self.team, confirmed=True, outcome="gained", device=device.partition(":")[0])
             .exclude(task_sha__in=exclude.tasks)
@@ -55,7 +55,7 @@ class TeamInspirations:
 
 
 def split_of(run: Run) -> Split:
-    """The tasks that a run must not learn from: its own task, and every task in a suite that contains it. All KernelBench levels count as one
+    """Returns the tasks that a run must not learn from: its own task, and every task in a suite that contains it. All KernelBench levels count as one
     benchmark."""
     suites = Suite.objects.filter(tasks__sha=run.task.sha)
     names = set(suites.values_list("name", flat=True))

@@ -16,7 +16,7 @@ from webapp.sql import statements
 
 SQL = statements(__file__)
 
-BEGIN, END = "\x02", "\x03"  # markers around highlighted text, which no document can contain
+BEGIN, END = "\x02", "\x03"  # markers around highlighted text; no document can contain them
 HEADLINE = f'StartSel={BEGIN}, StopSel={END}, MaxFragments=2, MaxWords=36, MinWords=12, FragmentDelimiter=" … "'
 MOST_WORDS = 40  # limit for an agent's query
 
@@ -33,7 +33,8 @@ class Hit:
 
 
 def search(teams: Iterable[uuid.UUID], text: str, limit: int) -> list[Hit]:
-    """Passages that match a query, best first. The query uses search-engine syntax: quoted phrases, `or`, and a minus before excluded words."""
+    """Returns the passages that match a query, best first. The query uses search-engine syntax: quoted phrases, `or`, and a minus before excluded
+    words."""
     with connection.cursor() as cursor:
         given: dict[str, Any] = {"headline": HEADLINE, "text": text.replace("\x00", ""), "teams": list(teams), "limit": limit}
         cursor.execute(SQL["search"], given)
@@ -41,7 +42,7 @@ def search(teams: Iterable[uuid.UUID], text: str, limit: int) -> list[Hit]:
 
 
 def any_of(text: str) -> str:
-    """A query that matches any word of the text; passages that contain more of the words rank higher."""
+    """Returns a query that matches any word of the text. Passages that contain more of the words rank higher."""
     return " or ".join(f'"{word}"' for word in list(dict.fromkeys(words(text)))[:MOST_WORDS])
 
 

@@ -1,4 +1,4 @@
-"""Searches, adds, changes and deletes the documents of a person's teams. Agents cite passages from these documents, and a citation links to
+"""Searches, adds, changes and deletes the documents of a person's teams. Agents cite passages of these documents, and a citation links to
 `/documents/ID/#p3`."""
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ def _form_page(request: Request, form: DocumentForm, found: Document | None, tea
 
 
 def _document(request: Request, document_id: uuid.UUID) -> Document:
-    """Returns a document of one of the user's teams. Everybody else gets "not found", so the response doesn't reveal that the document exists."""
+    """Returns a document of one of the user's teams. Everybody else gets "not found", so that the response doesn't reveal that the document
+    exists."""
     found = Document.objects.select_related("team", "created_by", "changed_by").filter(pk=document_id, team__in=teams_with(request)).first()
     if found is None:
         raise Http404("no such document")

@@ -5,7 +5,7 @@ class LeaderboardConfig(AppConfig):
     name = "webapp.leaderboard"
 
     def ready(self) -> None:
-        from webapp.leaderboard import recording  # models can't be imported earlier
+        from webapp.leaderboard import recording  # models cannot be imported earlier
         from webapp.runs.trace.parts import register
 
         register(recording.PART)

@@ -1,6 +1,6 @@
-"""Holds the rows that count as arrays. A ranking does arithmetic on ten thousand rows, and creating an object for each would take most of the time.
+"""Holds the rows that count as arrays, because a ranking computes on ten thousand rows and creating an object for each would take most of the time.
 
-The rows are read with a binary COPY. Every column has a fixed width and is never null, so the data of all rows can be read as one array.
+The rows are read with a binary COPY. Every column has a fixed width and is never null, so all rows can be read as one array.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from webapp.leaderboard.columns import SOURCES
 
 CLASSES = ("", "custom", "mixed", "orchestration")  # program classes; the arrays hold indices into this tuple
 RATIOS = ("eager", "eager_low", "eager_high", "best", "best_low", "best_high", "compile", "autotune", "graph")
-# For each column: its name, SQL expression (the caller supplies `runs`) and type on the wire.
+# For each column: name, SQL expression (the caller supplies `runs`) and type on the wire.
 READ = {
     "entry": ("entry_id", ">i8"),
     "subject": ("subject_id", ">i8"),
@@ -34,7 +34,7 @@ HEAD, TAIL = 19, 2  # sizes in bytes: the header (signature, flags and an empty 
 
 
 class Counted(NamedTuple):
-    """One row that counts. A figure is None if it was not measured."""
+    """One row that counts. Figures that were not measured are None."""
 
     result: int
     confirmed: bool
@@ -51,7 +51,7 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True)
 class Columns:
-    """The rows that count, stored by column. `runs` is the number of runs behind each median; a figure is NaN if it was not measured."""
+    """The rows that count, stored by column. `runs` is the number of runs behind each median. Figures that were not measured are NaN."""
 
     entry: np.ndarray
     subject: np.ndarray
@@ -75,7 +75,7 @@ class Columns:
         return len(self.entry)
 
     def taken(self, which: np.ndarray, **changed: np.ndarray) -> Columns:
-        """Return rows selected by a mask or by their positions."""
+        """Return the rows selected by a mask or by their positions."""
         plain = {field.name: getattr(self, field.name)[which] for field in fields(self) if field.name != "costs"}
         return Columns(**(plain | changed), costs={name: values[which] for name, values in self.costs.items()})
 
@@ -92,7 +92,7 @@ class Columns:
         )  # fmt: skip
 
     def of_class(self, wanted: Sequence[str]) -> np.ndarray:
-        """Return a mask of the confirmed rows that belong to one of these classes."""
+        """Return a mask of the confirmed rows in one of these classes."""
         return self.confirmed & np.isin(self.kind, [CLASSES.index(name) for name in wanted])
 
 
@@ -110,7 +110,7 @@ def copied(query: str, given: dict[str, Any]) -> Columns:
 
 
 def unpacked(data: bytes) -> Columns:
-    """Unpack binary COPY data; raises ValueError if a row has the wrong width, which means that a column was null or has a different type."""
+    """Unpack binary COPY data. Raises ValueError if a row has the wrong width, which means that a column is null or has a different type."""
     rows = np.frombuffer(data[HEAD:-TAIL], WIRE)
     names = [*READ, "runs"]
     if any((rows[f"{name} bytes"] != rows.dtype[name].itemsize).any() for name in names):

@@ -1,4 +1,4 @@
-"""Defines each leaderboard column in one record, which the page, sorting, exports, API, command line, plots and documentation all read.
+"""Defines each leaderboard column in one record, which the page, sorting, exports, API, command line, plots and documentation all use.
 
 To add a column for a cost of a run, add its record to `COLUMNS`, create a migration with `manage.py makemigrations leaderboard` (the index covers
 every column that a ranking reads), and run `python -m webapp.leaderboard.columns` to update the documentation.
@@ -29,12 +29,11 @@ class Column:
     label: str  # shown next to the value when the screen is too narrow for the table and its rows are stacked
     kind: Kind
     exported: str  # field name in the exports; intervals add low and high
-    means: str  # explanation in docs/reference/leaderboard.md
-    about: str = ""  # description of the field, if the name does not explain itself
+    means: str  # its explanation in docs/reference/leaderboard.md
+    about: str = ""  # description of the field, if its name is not self-explanatory
     sorts: bool = True
     least_first: bool = False
-    # For the cost of a run: the column of `Result` that holds it, and the function that aggregates the values of the runs that count. NaN is left
-    # out.
+    # For the cost of a run: the column of `Result` that holds it, and the function that aggregates it over the runs that count, ignoring NaN.
     source: str = ""
     over: Literal["mean", "median"] = "mean"
     axis: str = ""  # axis title in the cost plot; empty if the column is not plotted
@@ -109,7 +108,7 @@ FIGURES: dict[str, Callable[[Row, str], Any]] = {  # the columns that are not co
     "fast": lambda row, against: row.fast,
 }
 SORTED = {column.key: column for column in COLUMNS if column.sorts}
-USUAL = "geo"  # the default sort key of a board
+USUAL = "geo"  # a board's default sort key
 COSTS = tuple(column for column in COLUMNS if column.source)
 SOURCES = tuple(column.source for column in COSTS)
 
@@ -134,7 +133,7 @@ COMMAND = "python -m webapp.leaderboard.columns"
 
 
 def page(text: str) -> str:
-    """Return the text of the documentation page, updated to the current columns and sort keys."""
+    """Return the text of the documentation page, updated with the current columns and sort keys."""
     rows = [f"| {column.title.format(p='p', against='eager', other='the other')} | {column.means} |" for column in COLUMNS]
     text = between(text, "columns", COMMAND, "\n".join(["| column | meaning |", "|---|---|", *rows]))
     return between(text, "sort keys", COMMAND, f"`sort`: {', '.join(f'`{key}`' for key in SORTED)}; `{USUAL}` if no key is given.")

@@ -4,8 +4,8 @@ Among a team's runs of the same entry on the same task under the same setup, the
 confirmed result ranks as the slowest. If the number of runs is even, the slower of the two middle runs is taken. As a result, neither a lucky run nor
 repeated attempts can improve an entry.
 
-The selection is made twice: once over all runs that the team's members can see, and once over the runs that the team has published. Postgres keeps
-both selections up to date.
+The selection is made twice: over all runs that the team's members can see, and over the runs that the team has published. Postgres keeps both
+selections up to date.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ONE_GROUP = "WHERE setup_id = p_setup AND entry_id = p_entry AND subject_id = p_
 
 
 def count_all() -> int:
-    """Redo the selection for every group, and return the number of rows that changed."""
+    """Redo the selection for every group and return the number of rows that changed."""
     with connection.cursor() as cursor:
         cursor.execute(COUNT.format(where=""))
         return int(cursor.rowcount)

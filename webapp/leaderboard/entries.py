@@ -1,4 +1,4 @@
-"""Names of entries: a short name for the table, and the full name on request."""
+"""Names of entries: a short one for the table, and the full one on request."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Exports the leaderboard as documented rows of JSON or CSV.
 
 The web app serves their JSON schema, and docs/reference/leaderboard.md explains the fields. Every field name includes its unit. A ratio is the
-baseline's time divided by the program's, so the program is faster if the ratio is above 1.
+baseline's time divided by the program's, so a ratio above 1 means that the program is faster.
 """
 
 from __future__ import annotations

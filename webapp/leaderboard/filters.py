@@ -1,4 +1,4 @@
-"""A viewer's selection. It is read from the query string and written back to it, so every view of the leaderboard has its own URL."""
+"""A viewer's selection. It is read from the query string and can be written back to one, so every view of the leaderboard has its own URL."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ AGAINST = {"best": "the best baseline", "eager": "PyTorch eager"}  # an empty va
 WHOSE = {"": "ours and published", "ours": "ours", "published": "published"}
 EARLIER_CLOCKS = tuple(str(version) for version in range(1, CLOCK))
 LEAST_P, MOST_P = 0.0, 1000.0
-MANY = "~"  # in a URL: no suite at all, since an empty value means the default suite
+MANY = "~"  # in a URL: no suite, because an empty value means the default suite
 
 
 @dataclass(frozen=True)
 class Filters:
-    """The selection. Empty values mean the default: the combination of device, precision and mode with the most results."""
+    """The selection. Empty values stand for the default: the combination of device, precision and mode with the most results."""
 
     suite: str = ""
     device: str = ""
@@ -58,12 +58,12 @@ class Filters:
 
     @classmethod
     def of_page(cls, query: QueryDict) -> Filters:
-        """Like `read`, but rank against the best measured baseline unless the page's URL says otherwise."""
+        """Like `read`, but rank against the best measured baseline unless the page's URL specifies another one."""
         said = cls.read(query)
         return said if said.against else replace(said, against="best")
 
     def plain(self) -> dict[str, str]:
-        """Return only the values that differ from the default, under the names used in the URL."""
+        """Return only the values that differ from the default, keyed by their names in the URL."""
         usual = Filters()
         found = {NAMES.get(name, name): getattr(self, name) for name in self.__dataclass_fields__ if getattr(self, name) != getattr(usual, name)}
         return {name: f"{value:g}" if isinstance(value, float) else value for name, value in found.items()}
@@ -74,14 +74,14 @@ class Filters:
 
     @property
     def narrowed(self) -> bool:
-        """Return whether a filter is set that could exclude every result."""
+        """Return whether any filter is set that could exclude all results."""
         return self != replace(Filters(), p=self.p, sort=self.sort, against=self.against)
 
     def solves(self, program_class: str) -> bool:
         return program_class in SOLVING[self.program_class]
 
 
-NAMES = {"program_class": "class"}  # fields whose name in the URL differs from the name in the code
+NAMES = {"program_class": "class"}  # fields whose name in the URL differs from that in the code
 
 
 def read_p(text: str) -> float:

@@ -1,4 +1,4 @@
-"""Lists individual results, one per finished run: those behind an entry's figures, and those that a verdict removed from the ranking."""
+"""Lists individual results, one per finished run: those behind an entry's figures, and those that a verdict excluded from the ranking."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def with_evidence(results: QuerySet[Result]) -> QuerySet[Result]:
 
 
 def standing_verdicts(results: list[Result]) -> dict[int, Verdict]:
-    """Return for each result the verdict that removed it from the ranking, with the verdict's author."""
+    """Return, for each result, the verdict that excluded it from the ranking, with the verdict's author."""
     judged = {(result.run_id, result.candidate): result.pk for result in results if result.verdict in UNRANKED}
     if not judged:
         return {}

@@ -1,8 +1,8 @@
 """The data behind the ranking: one row per finished run, written in the transaction that finishes the run (webapp/leaderboard/recording.py).
 
 Among a team's runs of the same entry on the same task under the same setup, only the median counts. Postgres keeps track of it (migration 0003). The
-rows are narrow because a page reads every row of the selection that counts. Data needed only for evidence and exports is in `Provenance`. Suites and
-the visibility of results are people's choices, so they survive a rebuild of all other rows.
+rows are narrow because a page reads every counting row of the selection. Data needed only for evidence and exports is in `Provenance`. Suites and the
+visibility of results are chosen by people, so they survive a rebuild of all other rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VISIBILITY = [(PRIVATE, "only me"), (TEAM, "the team"), (EVERYONE, "everyone who
 
 
 class Covering(TypedDict):
-    """The columns of an index that queries read without the rows."""
+    """The columns of an index from which queries are answered without reading the rows."""
 
     fields: list[str]
     include: list[str]
@@ -78,8 +78,8 @@ class Subject(models.Model):
 
 
 class Result(models.Model):
-    """The result of a finished run. A ratio is the baseline's time divided by the program's, so the program is faster if the ratio is above 1. Ratios
-    are null unless the result is confirmed."""
+    """The result of a finished run. A ratio is the baseline's time divided by the program's, so a ratio above 1 means that the program is faster.
+    Ratios are null unless the result is confirmed."""
 
     run = models.OneToOneField("runs.Run", on_delete=models.CASCADE, related_name="result")
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, db_index=False)
@@ -112,7 +112,8 @@ class Result(models.Model):
     seconds = models.FloatField(null=True)  # duration of the run
     faster_after = models.FloatField(null=True)  # seconds from the start to the first program that measured faster than eager
     finished_at = models.DateTimeField()
-    # The number of runs of which this one is the median, as seen by team members and by everybody else. Null if another run counts. Kept by Postgres.
+    # The number of runs of which this one is the median, as seen by team members and by everybody else. Null if another run counts. Maintained by
+    # Postgres.
     team_runs = models.IntegerField(null=True)
     public_runs = models.IntegerField(null=True)
 
@@ -150,7 +151,7 @@ class Provenance(models.Model):
 
 
 class Listing(models.Model):
-    """A person's choice of who sees a run's result in rankings. Everyone sees a published run regardless of this row."""
+    """A person's choice of who sees a run's result in rankings. Everyone sees the result of a published run regardless of this row."""
 
     run = models.OneToOneField("runs.Run", on_delete=models.CASCADE, primary_key=True, related_name="listing")
     visibility = models.CharField(max_length=8, choices=VISIBILITY, default=TEAM)

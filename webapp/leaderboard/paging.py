@@ -19,8 +19,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class Page:
-    """One page of results in order, the total number of results, and the cursors of the adjacent pages. A cursor is empty if there is no such
-    page."""
+    """One page of ordered results, the total number of results, and the cursors of the adjacent pages. A cursor is empty if there is no such page."""
 
     results: list[Result]
     total: int
@@ -47,7 +46,7 @@ def newest(everything: QuerySet[Result], given: QueryDict, run: str = "") -> Pag
     if edge is not None:
         at, pk = edge
         way = "gt" if backwards else "lt"
-        # The first condition is where the index scan starts.
+        # The first condition determines where the index scan starts.
         this = f"pk__{way}e" if inclusive else f"pk__{way}"
         results = results.filter(Q(**{f"finished_at__{way}e": at}), Q(**{f"finished_at__{way}": at}) | Q(**{this: pk}))
     order = ("finished_at", "pk") if backwards else ("-finished_at", "-pk")

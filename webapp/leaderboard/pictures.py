@@ -13,12 +13,12 @@ from webapp.leaderboard.filters import SOLVING
 from webapp.leaderboard.ranking import Board, Row
 
 PLOTTED = [column for column in COSTS if column.axis]  # plotted one at a time against the speedup
-MOST_CURVES = 10  # entries; more curves could not be told apart
+MOST_CURVES = 10  # entries; more curves would be indistinguishable
 MOST_ROWS, MOST_CELLS = 60, 12_000  # limits of the heat map
 
 
 def curves(board: Board) -> dict[str, Any]:
-    """Return the ratio of every solved task for the first entries in the page's order and for all baselines. The page computes fast_p from them for
+    """Return the ratio of every solved task for the first entries in the page's order and for all baselines. From these, the page computes fast_p for
     any p."""
     entries = board.entries[:MOST_CURVES]
     shown = [row for row in board.rows if row.baseline or row in entries]
@@ -60,8 +60,8 @@ def entry_address(board: Board, key: str) -> str:
 def cells(board: Board) -> dict[str, Any]:
     """Return the heat map: a sign, the ratio and the corresponding result for each entry and task.
 
-    Signs: "+" faster (lower bound above 1), "=" no significant difference, "-" slower, "x" tried without a result, "o" confirmed in a class that was
-    not selected, "?" removed by a verdict; null if the entry has not tried the task.
+    Signs: "+" faster (lower bound above 1), "=" no significant difference, "-" slower, "x" tried without a result, "o" confirmed in a class that is
+    not selected, "?" excluded by a verdict; null if the entry has not tried the task.
     """
     grid, filters = board.grid, board.filters
     rows = {int(row.key): row for row in board.entries}

@@ -34,7 +34,7 @@ class Task:
 class Row:
     """The figures of one entry or one baseline over the selected tasks. Each cost is the mean over the runs that count."""
 
-    key: str  # the number of an entry, or the name of a baseline
+    key: str  # an entry's number, or a baseline's name
     name: Name
     baseline: bool
     passed: int  # tasks with a confirmed solution in a selected class
@@ -45,7 +45,7 @@ class Row:
     eager: Interval
     best: Interval
     fast: float  # share of all tasks that are solved with a speedup above p
-    sure: float  # the same, by the lower bound of the interval
+    sure: float  # the same for the lower bound of the interval
     costs: Mapping[str, float | None] = field(default_factory=lambda: dict.fromkeys(column.key for column in COSTS))  # keyed by column key
     ratios: list[float] = field(default_factory=list)  # ratios of the solved tasks against the selected baseline, ascending
     rank: int | None = None
@@ -62,7 +62,7 @@ class Grid:
     entries: list[int]
     rows: Columns | None
     at: np.ndarray  # entries x tasks: positions in `rows`, or -1 if there is no row
-    left_out: dict[tuple[int, int], int]  # the result that a verdict removed, keyed by the positions of entry and task
+    left_out: dict[tuple[int, int], int]  # the result that a verdict excluded, keyed by the positions of entry and task
 
     def row(self, entry: int, task: int) -> Counted | None:
         at = self.at[entry, task]
@@ -78,7 +78,7 @@ class Board:
     setup: Setup | None
     suite: Chosen | None
     tasks: list[Task]  # tasks that count
-    flagged: list[Task]  # tasks that prove little
+    flagged: list[Task]  # tasks whose results prove little
     rows: list[Row]
     left_out: int
     grid: Grid
@@ -173,7 +173,7 @@ def _wanted(entry: Entry, filters: Filters) -> bool:
 
 
 def models_of(entry: Entry) -> set[str]:
-    """Return the language model profiles used in a role."""
+    """Return the language model profiles that play a role."""
     return {entry.planner, entry.coder, entry.judge} - {"", "built-in"}
 
 
@@ -196,7 +196,8 @@ def _options(setups: dict[int, Setup], entries: dict[int, Entry], suites: list[C
 
 
 def _tasks(rows: Columns, judged: list[tuple[int, int, int]], suite: Chosen | None, subjects: dict[str, int] | None) -> tuple[list[Task], list[Task]]:
-    """Return the tasks in order, and separately those that prove little. If no suite is selected, these are all tasks that have a result."""
+    """Return the tasks in order and, separately, those whose results prove little. If no suite is selected, these are all tasks that have a
+    result."""
     flagged = set(rows.subject[rows.flagged].tolist())
     if suite is not None and subjects is not None:
         tasks = [Task(subjects.get(sha), name) for sha, name in suite.names.items()]
@@ -274,7 +275,7 @@ def _means(measured: dict[str, np.ndarray], solved: np.ndarray) -> dict[str, lis
 def _baselines(filters: Filters, measured: dict[str, np.ndarray], confirmed: np.ndarray) -> list[Row]:
     """Return the baselines, read from the reports of the same rows.
 
-    The value of a task is the geometric mean over all of its rows. The intervals reflect the choice of tasks only.
+    The value for a task is the geometric mean over all of its rows. The intervals reflect only the choice of tasks.
     """
     against = filters.against or "eager"
     ratios, solved = {}, {}

@@ -19,7 +19,7 @@ from webapp.leaderboard.shown.opening import opened_teams, signed_in
 INSIDE = "team_id = ANY(%(teams)s) AND team_runs IS NOT NULL"
 OUTSIDE = "team_id <> ALL(%(teams)s) AND public_runs IS NOT NULL"
 PUBLISHED = "public_runs IS NOT NULL"
-# Results that a verdict removed from the ranking and that the viewer may see: members see their team's results, and everybody sees published ones.
+# Results that a verdict excluded from the ranking and that the viewer may see. Members see their team's results, and everybody sees published ones.
 JUDGED = "verdict IN ('questioned', 'hack', 'retracted')"
 SEEN = "(visibility = 'everyone' OR (team_id = ANY(%(teams)s) AND (visibility = 'team' OR maker_id = %(person)s)))"
 
@@ -41,7 +41,7 @@ class Scope:
 
     @property
     def parts(self) -> list[tuple[str, str]]:
-        """Return (column with the number of runs, condition) for each query to run."""
+        """Return a pair (column with the number of runs, condition) for each query to run."""
         if self.whose == "published":
             return [("public_runs", f"{PUBLISHED} AND {self.among}")]
         inside, outside = ("team_runs", INSIDE), ("public_runs", OUTSIDE)
@@ -74,7 +74,7 @@ def counted(scope: Scope, setup: int, entries: Sequence[int] | None = None, subj
 
 
 def left_out(scope: Scope, setup: int, entries: Sequence[int] | None = None, subjects: Sequence[int] | None = None) -> list[tuple[int, int, int]]:
-    """Return (entry, subject, result) for each result that a verdict removed from the ranking."""
+    """Return (entry, subject, result) for each result that a verdict excluded from the ranking."""
     narrowed, given = _narrowed(setup, entries, subjects)
     query = f"SELECT entry_id, subject_id, id FROM leaderboard_result WHERE {JUDGED} AND {narrowed} AND {SEEN}"
     if scope.whose == "ours":
@@ -85,7 +85,7 @@ def left_out(scope: Scope, setup: int, entries: Sequence[int] | None = None, sub
 
 
 def task_names(results: Sequence[int]) -> dict[int, str]:
-    """Return task names keyed by subject, in the words of the teams that own the given results."""
+    """Return task names keyed by subject, as given by the teams that own these results."""
     query = "SELECT r.subject_id, t.name FROM leaderboard_result r JOIN tasks_task t ON t.id = r.task_id WHERE r.id = ANY(%(results)s)"
     return dict(_all(query, {"results": list(results)}))
 
@@ -102,7 +102,7 @@ def _narrowed(setup: int, entries: Sequence[int] | None, subjects: Sequence[int]
 def _one_a_task(rows: Columns) -> Columns:
     """Merge rows of the same entry and task.
 
-    If several teams have such rows, take the median of their medians, by the same measure that selected each one (counting.py).
+    If several teams have such rows, take the median of their medians, by the same measure that selected each of them (counting.py).
     """
     if not len(rows):
         return rows

@@ -22,10 +22,10 @@ from webapp.runs import artefacts
 from webapp.runs.models import Run, Verification
 from webapp.runs.trace.parts import Part
 
-# A task with one of these flags proves little, so its results are shown separately from the rankings.
+# A task with one of these flags proves little, so its results are kept apart from the rankings.
 UNRANKED = frozenset({"trivial", "stochastic"})
 COLUMNS = {"eager": "eager", "compile": "compile", "compile-max-autotune": "autotune", "cuda-graph": "graph"}  # baseline -> column of Result
-BASELINES = {*COLUMNS, "compile-reduce-overhead"}  # the last one replaces max-autotune: it counts towards `best` but has no row in the ranking
+BASELINES = {*COLUMNS, "compile-reduce-overhead"}  # the last one replaces max-autotune; it counts towards `best` but has no row in the ranking
 ENVIRONMENT = ("torch", "cuda", "driver", "compiler", "python", "threads")
 
 
@@ -50,7 +50,7 @@ def finished(run: Run, event: Event, p: RunFinished) -> None:
 def record(run: Run) -> Result | None:
     """Write the row of a finished run.
 
-    Return None if the run provides no evidence about a task on a device (it was cancelled, nothing was measured, or its host was busy).
+    Return None if the run provides no evidence about a task on a device (because it was cancelled, nothing was measured, or its host was busy).
     """
     forget(run)
     if run.state != "finished" or run.outcome in ("", "cancelled", "inconclusive") or run.finished_at is None:
@@ -80,7 +80,7 @@ def record(run: Run) -> Result | None:
 def _confirmation(run: Run) -> tuple[Verification | None, dict[str, Any]]:
     """Return the full verification behind the run's result, with its report.
 
-    It belongs to the run's best candidate. If there are several, use the newest.
+    It belongs to the run's best candidate. If there are several, the newest one is used.
     """
     found = Verification.objects.filter(run=run, kind="verify", tier="full", status="passed", candidate_number=run.best_candidate)
     newest = found.select_related("result").order_by("-finished_at").first() if run.best_candidate is not None else None
@@ -93,7 +93,7 @@ def _confirmation(run: Run) -> tuple[Verification | None, dict[str, Any]]:
 
 
 def _comparisons(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the comparisons keyed by baseline, leaving out any rival program that was timed with the baselines."""
+    """Return the comparisons keyed by baseline, excluding any rival program that was timed with the baselines."""
     found = (report.get("timing") or {}).get("comparisons") or []
     return {comparison["baseline"]: comparison for comparison in found if comparison["baseline"] in BASELINES}
 
@@ -113,7 +113,7 @@ def _figures(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fastest(speedups: dict[str, dict[str, float]]) -> str:
-    """Return the baseline with the smallest speedup over it."""
+    """Return the fastest baseline, which is the one with the smallest speedup over it."""
     return min(speedups, key=lambda baseline: speedups[baseline]["ratio"])
 
 

@@ -1,6 +1,6 @@
-"""Reads the rows of `exports.ResultRow` straight from the database and streams even a hundred thousand of them piece by piece.
+"""Reads the rows of `exports.ResultRow` straight from the database and streams them piece by piece, even if there are a hundred thousand.
 
-Setups, entries and teams are few, so they are read once and looked up for every row.
+There are few setups, entries and teams, so they are read once and looked up for every row.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OF_ENTRY = ("workflow", "planner", "coder", "judge", "language")
 def rows(results: QuerySet[Result]) -> Iterator[dict[str, Any]]:
     """Yield the fields of `ResultRow`, in order, as JSON values."""
     # Read tuples, because five model objects per row would take four times as long. Open the cursor before reading the lookup tables, so that no row
-    # refers to a setup or an entry added after the tables were read.
+    # refers to a setup or an entry that is added after the tables were read.
     stream = results.values_list(*COLUMNS.values(), *APART).iterator(chunk_size=CHUNK)
     first = list(islice(stream, 1))
     setups = {setup.pop("pk"): setup for setup in Setup.objects.values("pk", *OF_SETUP)}

@@ -1,8 +1,8 @@
 """Computes the figures of many entries over the same tasks.
 
 A task without a solution counts as 1.0 in the means, because its user keeps the existing program. Each geometric mean has a 95 % interval, which
-estimates how the mean would vary with similar tasks and new measurements. Tasks are resampled with replacement (1,000 draws from a fixed seed), and
-in each draw the logarithm of every drawn task's ratio is perturbed by the standard error that the interval in its report implies.
+estimates how the mean would vary with similar tasks and new measurements. Tasks are resampled with replacement (1,000 draws from a fixed seed). In
+each draw, the logarithm of every drawn task's ratio is perturbed by the standard error implied by the interval in its report.
 """
 
 from __future__ import annotations

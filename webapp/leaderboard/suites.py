@@ -1,4 +1,4 @@
-"""Suites are sets of tasks that are ranked together: imported KernelBench levels, StitchCUDA's ten level-3 tasks, and the team's own suites."""
+"""Suites are sets of tasks that are ranked together: imported KernelBench levels, StitchCUDA's ten level-3 tasks, and a team's own suites."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Choice:
     name: str
     kind: str  # "imported", "ten", "own"
     count: int
-    owner: str = ""  # name of the team, unless it is obvious
+    owner: str = ""  # name of the team, unless obvious
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def choose(asker: Asker, key: str) -> Chosen | None:
 
 
 def visible(asker: Asker) -> QuerySet[Suite]:
-    """Return the suites that teams have made: those of the asker's teams, those shared with everyone, and those that only the asker can see."""
+    """Return the suites made by teams: those of the asker's teams, those shared with everyone, and those that only the asker can see."""
     if not signed_in(asker):
         return Suite.objects.filter(visibility=EVERYONE, team__in=opened_teams())
     mine = Q(team__in=teams_with(asker)) & (~Q(visibility=PRIVATE) | Q(created_by=user_of(asker)))
@@ -70,7 +70,7 @@ def visible(asker: Asker) -> QuerySet[Suite]:
 
 
 def _imported(asker: Asker) -> QuerySet[Imported]:
-    """Return imported suites, the current team's first, because several teams may have imported the same checkout."""
+    """Return imported suites. The current team's come first, because several teams may have imported the same checkout."""
     current = getattr(getattr(asker, "team", None), "pk", None)
     found = Imported.objects.filter(team__in=teams_with(asker))
     return found.order_by(Case(When(team=current, then=0), default=1) if current else "pk", "pk")

@@ -25,7 +25,7 @@ from webapp.ui.tags import whisker_scale
 @require_GET
 def table(request: HttpRequest) -> HttpResponse:
     place = Place.read(request.GET)
-    if place.run or place.task:  # old URLs of individual results, from before each had its own page
+    if place.run or place.task:  # URLs of individual results from before each had its own page
         return redirect(f"{reverse('leaderboard:results')}?{request.GET.urlencode()}")
     found = board(request, Filters.of_page(request.GET))
     context = page_context(request, found) | {
@@ -71,7 +71,7 @@ class Line(NamedTuple):
 
     task: Task
     row: Counted | None
-    left_out: int | None  # the result that a verdict removed
+    left_out: int | None  # the result that a verdict excluded
     solved: bool
     result: Result | None = None
 
@@ -82,7 +82,7 @@ def entry_page(request: HttpRequest, entry_id: int) -> HttpResponse:
     filters = Filters.of_page(request.GET)
     found = board(request, filters)
     entry = Entry.objects.select_related("team").filter(pk=entry_id).first()
-    # Workflow entries are public and can be looked up before they have a result. An entry of a team's members is visible only through its results.
+    # Workflow entries are public and can be viewed before they have a result. An entry for a team's members is visible only through its results.
     open_to_all = entry is not None and entry.team_id is None and found.setup is None and signed_in(request)
     if entry is None or not (open_to_all or entry_id in found.grid.entries or _seen(request, entry_id)):
         raise Http404("no such entry")
@@ -101,12 +101,12 @@ def entry_page(request: HttpRequest, entry_id: int) -> HttpResponse:
 
 
 def _seen(request: HttpRequest, entry_id: int) -> bool:
-    """Return whether the viewer can see the entry under another selection. If so, the page is empty instead of forbidden."""
+    """Return whether the viewer can see the entry under another selection, in which case the page is empty rather than forbidden."""
     return visible(request).filter(entry=entry_id).exists()
 
 
 def _lines(found: Board, entry_id: int) -> list[Line]:
-    """Return the solved tasks by lower bound, then tasks without a result, then untried tasks."""
+    """Return the solved tasks by lower bound, followed by tasks without a result and then untried tasks."""
     position = found.grid.entries.index(entry_id)
     lines = []
     for column, task in enumerate(found.tasks):

@@ -82,7 +82,7 @@ def _form(request: Request, suite: Suite | None, typed: dict[str, str], problem:
 
 
 def _save(request: Request, suite: Suite) -> HttpResponse:
-    """Save the suite. If the form contains an error, keep the user's input."""
+    """Save the suite, or keep the user's input if the form contains an error."""
     typed = {name: request.POST.get(name, "").replace("\0", "").replace("\r\n", "\n") for name in ("name", "description", "visibility", "tasks")}
     existing = None if suite._state.adding else suite
     try:
@@ -146,7 +146,7 @@ def suite_file(request: Request, suite_id: uuid.UUID) -> HttpResponse:
 @login_required
 @require_POST
 def set_preference(request: Request) -> HttpResponse:
-    """Set who sees the results of the current team's future runs. Existing results don't change."""
+    """Set who sees the results of the current team's future runs. Existing results are unaffected."""
     require(request, request.team, "own")
     wanted = request.POST.get("visibility", "")
     if wanted not in dict(VISIBILITY):

@@ -1,4 +1,4 @@
-"""Stores who sees a result: the run's maker, its team, or everyone who can sign in. Making a result visible to everyone publishes its run too."""
+"""Stores who sees a result: the run's maker, its team, or everyone with an account. Making a result visible to everyone publishes its run too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webapp.runs.models import Run
 
 
 def set_visibility(run: Run, visibility: str) -> None:
-    """Store a person's choice for one run's result. Triggers (migration 0001) copy both rows into the ranked row."""
+    """Store a person's choice for one run's result. Triggers (migration 0001) copy both rows to the ranked row."""
     if visibility == EVERYONE:
         alone.refuse("published results")
     with transaction.atomic():

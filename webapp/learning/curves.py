@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from webapp.learning.files import Problem, figure, lines_of, text
 
-MOST_POINTS = 2000  # per chart; if there are more steps, only every second (third, ...) one and the last are drawn
+MOST_POINTS = 2000  # per chart; if there are more steps, only every second (third, ...) step and the last one are drawn
 MOST_SERIES = 100
 KEPT = 32  # number of files whose curves are cached
 MEND = "Delete the line, or continue the training from its checkpoint: steps after it are written again. The other lines are shown."
@@ -81,7 +81,7 @@ class Curves:
             values += [None] * (len(self.steps) - len(values))
 
     def drawn(self, charts: tuple[Chart, ...]) -> dict[str, Any]:
-        """Data for the page's script: the steps, and the charts with their lines."""
+        """Returns the data for the page's script: the steps, and the charts with their lines."""
         pace = max(1, -(-len(self.steps) // MOST_POINTS))
         places = sorted({*range(0, len(self.steps), pace), *([len(self.steps) - 1] if self.steps else [])})
         found = []
@@ -104,7 +104,7 @@ class Curves:
 
 
 def curves_of(path: Path) -> Curves:
-    """Reads the curves. Never raises. If the file has problems, the first one is stored in `problem` of the result."""
+    """Reads the curves. Never raises. If the file has problems, the first one is stored in the result's `problem`."""
     try:
         stat = path.stat()
     except OSError:

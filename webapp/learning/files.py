@@ -49,8 +49,8 @@ def object_in(text: str | bytes, place: str, todo: str) -> dict[str, Any]:
 
 
 def lines_of(path: Path, todo: str) -> Iterator[Line]:
-    """The lines of the file, each parsed into an object or a `Problem`. A last line without a newline is left out because it is still being written.
-    Raises `Problem`."""
+    """Yields the lines of the file, each parsed into an object or a `Problem`. A last line without a newline is left out because it is still being
+    written. Raises `Problem`."""
     for number, text in enumerate(whole_lines(path), start=1):
         try:
             yield Line(number, object_in(text, f"{path.name}, line {number}", todo))

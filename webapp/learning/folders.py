@@ -27,7 +27,7 @@ from webapp.learning.files import METRICS, ROLLOUTS, RUN, Problem, figure, objec
 
 DEEPEST = 3  # folder levels under LEARNING_DIR: arm/task/seed
 MOST_LOOKED_AT = 2000  # folders
-SILENT_SECONDS = 600  # a session is considered killed if it has written nothing for this long, or for the time of this many steps
+SILENT_SECONDS = 600  # a session is considered dead if it has written nothing for this long, or for the time of this many steps
 SILENT_STEPS = 5
 INTERRUPTED = "interrupted"  # as written by agents/rl/records.py
 MEND_RUN = "Continue the training with the same command: it writes the file again. Or move the folder away."
@@ -82,7 +82,7 @@ class Training:
 
     @property
     def state(self) -> str:
-        """A key of `STATUSES`."""
+        """Returns a key of `STATUSES`."""
         if not self.sittings:
             return "stopped" if self.silent else "running"
         last = self.sittings[-1]
@@ -124,7 +124,7 @@ def training_for(request: Request, name: str) -> Training:
 
 
 def shows_rollouts(request: Request, training: Training) -> bool:
-    """Returns whether the asker may see the rollouts. An unreadable run.json counts as "owner unknown"."""
+    """Returns whether the asker may see the rollouts. An unreadable run.json means that the owner is unknown."""
     if training.team:
         return True
     return training.problem is None and not User.objects.exclude(pk=request.user.pk).exists()

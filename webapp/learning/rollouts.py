@@ -29,7 +29,7 @@ class Turn:
 
     @property
     def verdict(self) -> str:
-        """A key of `STATUSES`."""
+        """Returns a key of `STATUSES`."""
         if self.reward is None:
             return "no_sample"
         gate = self.score.get("gate")
@@ -64,7 +64,7 @@ class Turn:
 
     @property
     def parts(self) -> list[tuple[str, float]]:
-        """The components of the reward, in the order in which they are computed."""
+        """Returns the components of the reward, in the order in which they are computed."""
         names = {
             "speed": "speed, capped",
             "own_weight": "weight of own kernels",
@@ -77,13 +77,13 @@ class Turn:
 
 @dataclass
 class Rollout:
-    """An episode, which is a single turn or a loop of program, diagnosis and improved program."""
+    """An episode: a single turn, or a loop of program, diagnosis and improved program."""
 
     number: int  # number in its step, 1-based
     group: int
     problem: str
     task: str = ""
-    before: str = ""  # the program that the first turn starts from
+    before: str = ""  # the program from which the first turn starts
     turns: list[Turn] = field(default_factory=list)
 
     @property
@@ -130,7 +130,7 @@ def _turn(line: dict[str, Any], score: dict[str, Any]) -> Turn:
 
 
 def _lines(file: BinaryIO, step: int) -> list[dict[str, Any]]:
-    """The step's lines. The bytes in [0, low) hold earlier steps. Lines that begin at `high` or later belong to this step or a later one."""
+    """Returns the step's lines. The bytes in [0, low) hold earlier steps. Lines that begin at `high` or later belong to this step or a later one."""
     low, high = 0, file.seek(0, 2)
     while low < high:
         middle = (low + high) // 2

@@ -48,7 +48,7 @@ def training(request: Request, training: str) -> HttpResponse:
 @login_required
 @require_GET
 def figures(request: Request, training: str) -> HttpResponse:
-    """The curves for the page's script, which polls for them. They are sent only if they have changed."""
+    """Returns the curves for the page's script, which polls for them. They are sent only if they have changed."""
     found = training_for(request, training)
     tag = f'"{found.curves.stamp}"'
     if request.headers.get("If-None-Match") == tag:
@@ -96,7 +96,7 @@ def charts_of(training: Training) -> tuple[Chart, ...]:
 
 
 def step_context(request: Request, training: Training) -> dict[str, Any]:
-    """The rollouts of the step in the query string or, if there is none, of the latest step."""
+    """Returns the rollouts of the step in the query string or, if there is none, of the latest step."""
     step = number_in(request, "step", training.curves.step)
     context: dict[str, Any] = {"step": step, "asked": step != training.curves.step, "open": shows_rollouts(request, training), "rollouts": []}
     if context["open"] and training.has_rollouts:
@@ -118,7 +118,7 @@ class Change:
 
 
 def change_of(rollout: Rollout, at: int) -> Change:
-    """The program is compared with the one shown to the model in that turn. The first program written is compared with the task."""
+    """Compares the program with the one shown to the model in that turn. The first program is compared with the task."""
     new = rollout.turns[at].program
     if at:
         old, against = rollout.turns[at - 1].program, f"turn {at}"

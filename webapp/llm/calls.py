@@ -22,7 +22,7 @@ PART = Part(forget=forget)
 
 @PART.rows.on(RunForked)
 def forked(run: Run, event: Event, p: RunForked) -> None:
-    """Deletes the model calls of the events that a fork has copied, because the parent already records their cost."""
+    """Deletes the model calls in the events that a fork has copied, because the parent already records their cost."""
     forget(run)
 
 

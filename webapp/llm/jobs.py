@@ -1,4 +1,4 @@
-"""Jobs that test a profile or resend a request. A page queues them, and an orchestrator runs them because it has the keys."""
+"""Jobs that test a profile or resend a request. A page queues them, and an orchestrator, which has the keys, runs them."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class DatabaseMailbox:
 
 
 def put(waiting: Waiting) -> Letter:
-    """Posts a request. A request that was withdrawn because its run was interrupted becomes open again."""
+    """Posts a request. A request that was withdrawn because its run was interrupted is reopened."""
     pk = _uuid(waiting.run)
     run = Run.objects.filter(pk=pk).first() if pk is not None else None
     defaults = {"run": run, "team": run.team if run else None, "profile": waiting.profile, "waiting": waiting.model_dump(mode="json")}

@@ -1,5 +1,5 @@
-"""The language models configured in the orchestrator, the requests sent to them, and the requests that wait for a person. Keys are never stored
-here."""
+"""The language models configured in the orchestrator, the requests sent to them, and the requests that are waiting for a person. Keys are never
+stored here."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ ANNOUNCED_FOR = timedelta(seconds=60)  # each orchestrator announces every 10 s
 
 
 class Announcement(models.Model):
-    """The latest announcement of the profiles file by an orchestrator. There is only one row, because the orchestrators of an installation share
-    their profiles."""
+    """The latest announcement of the profiles file by an orchestrator. There is only one row, because an installation's orchestrators share their
+    profiles."""
 
     file = models.CharField(max_length=200, blank=True)  # name of the file, never its path
     problem = models.TextField(blank=True)  # why it cannot be used
@@ -114,7 +114,7 @@ class Letter(models.Model):
 
     @property
     def state(self) -> str:
-        """waiting, answered or withdrawn"""
+        """Returns "waiting", "answered" or "withdrawn"."""
         return "answered" if self.reply is not None else "withdrawn" if self.withdrawn_at else "waiting"
 
     @property
@@ -123,5 +123,5 @@ class Letter(models.Model):
 
     @property
     def role(self) -> str:
-        """The first part of the role's name: "coder" for "coder/repair"."""
+        """Returns the first part of the role's name, such as "coder" for "coder/repair"."""
         return self.purpose.partition("/")[0]

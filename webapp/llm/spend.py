@@ -16,8 +16,8 @@ MONTHS = 12
 
 
 def spend_of(teams: Iterable[Any]) -> list[dict[str, Any]]:
-    """One row per month, team and profile for the last MONTHS months, most recent first. `teams` holds teams or their ids, or is a queryset of
-    either."""
+    """Returns one row per month, team and profile for the last MONTHS months, most recent first. `teams` holds teams or their ids, or is a queryset
+    of either."""
     since = (timezone.now() - timedelta(days=31 * MONTHS)).replace(day=1)
     rows = (
         ModelCall.objects.filter(team__in=teams, at__gte=since)

@@ -1,4 +1,4 @@
-"""The mailbox: prompts that wait for a person, ready to be copied into any chat, each with a text box for the reply."""
+"""The mailbox: prompts that are waiting for a person, ready to be copied into any chat, each with a text box for the reply."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def letter(request: Request, letter_id: uuid.UUID) -> HttpResponse:
 @login_required
 @require_GET
 def reply(request: Request, run_id: uuid.UUID) -> HttpResponse:
-    """Opens the run's request that has waited longest. Redirects to the run if no request is waiting."""
+    """Opens the run's longest-waiting request, or redirects to the run if no request is waiting."""
     run_for(request, run_id)
     waiting = _visible(request).filter(run=run_id, reply=None, withdrawn_at=None).order_by("asked_at").first()
     return redirect("llm:letter", waiting.pk) if waiting else redirect("runs:run", run_id)

@@ -96,7 +96,7 @@ def replayed(request: signed_in.Request, run_id: uuid.UUID, replay_id: int) -> H
 
 
 def _exchange(run: Run, seq: int) -> dict[str, Any]:
-    """The exchange that begins with event `seq`: its messages, settings, reply and cost."""
+    """Returns the exchange that begins with event `seq`: its messages, settings, reply and cost."""
     try:
         known = call_texts(run, seq)
     except NoSuchText as error:

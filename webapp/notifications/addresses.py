@@ -1,7 +1,7 @@
 """Checks the addresses that a webhook may reach: public ones, and those in networks that the operator has listed.
 
 A host name is resolved once, and every one of its addresses is checked. The connection uses one of the checked addresses, so it makes no difference
-if the name server gives another answer a moment later."""
+if the name server returns another address a moment later."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from django.conf import settings
 
 LONGEST = 1000
 PORTS = {"https": 443, "http": 80}
-# NAT64 and 6to4 addresses embed an IPv4 address, and that is the one to check. (Python already recognises IPv4-mapped addresses.)
+# NAT64 and 6to4 addresses embed an IPv4 address, which is the one to check. (Python already recognises IPv4-mapped addresses.)
 NAT64 = ip_network("64:ff9b::/96")
 
 Address = IPv4Address | IPv6Address
 
 
 class AddressRefused(ValueError):
-    """Raised if an address can't be used. The message says why and what to do."""
+    """Raised if an address cannot be used. The message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,13 @@ def check(address: Address, target: Target) -> None:
 
 
 def meant(address: Address) -> Address:
-    """The IPv4 address embedded in an IPv6 address or, if there is none, the address itself."""
+    """Returns the IPv4 address embedded in an IPv6 address or, if there is none, the address itself."""
     if isinstance(address, IPv4Address):
         return address
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     if address.sixtofour is not None:
         return address.sixtofour
-    if address in NAT64 or int(address) >> 32 == 0 and int(address) > 1:  # second case: IPv4-compatible, deprecated
+    if address in NAT64 or int(address) >> 32 == 0 and int(address) > 1:  # second case: IPv4-compatible addresses, which are deprecated
         return IPv4Address(int(address) & 0xFFFFFFFF)
     return address

@@ -1,5 +1,5 @@
-"""Sends notifications about run events, in the transaction of the event. This module covers webhooks, and webapp/review/notices.py covers the page
-and mail."""
+"""Sends notifications about run events, in the transaction of the event. This module covers webhooks. webapp/review/notices.py covers the page and
+mail."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def run_ended(run: uuid.UUID | str, **_: Any) -> None:
 
 @receiver(signals.run_paused)
 def run_paused(run: uuid.UUID | str, reason: str, **_: Any) -> None:
-    """Notifies the person who started a run that it waits for a person, unless an earlier notification of this is unread. Errors are only logged."""
+    """Notifies the person who started a run that it is waiting for a person, unless an earlier such notification is unread. Errors are only
+    logged."""
     try:
         with transaction.atomic():
             paused = Run.objects.select_related("team").get(pk=run)
@@ -65,7 +66,7 @@ def _told_of_end(run: Run) -> None:
 
 
 def ended_detail(run: Run) -> dict[str, Any]:
-    """The outcome, with the headline figure if there is one."""
+    """Returns the outcome, with the headline figure if there is one."""
     found = headline_of(run)
     detail: dict[str, Any] = {"outcome": run.outcome, "says": OUTCOMES[found.outcome][2] if found.outcome else ""}
     if found.first is not None:

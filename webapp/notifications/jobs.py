@@ -1,4 +1,4 @@
-"""The queue task that sends a message from the orchestrator, so a slow receiver cannot delay a page or a run."""
+"""The queue task that sends a message from the orchestrator, so that a slow receiver cannot delay a page or a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEPT = 50  # number of messages listed per hook
 @app.task(name="deliver_hook", queue=ORCHESTRATOR)
 def deliver_hook(delivery: int) -> None:
     """Makes one delivery attempt and, if it fails, queues the next one. Does nothing if the message has already been sent or its hook has been
-    switched off."""
+    disabled."""
     from django.utils import timezone
 
     from webapp.notifications.messages import body

@@ -19,7 +19,8 @@ def new_key() -> str:
 
 
 class Hook(models.Model):
-    """An address that receives notifications: those for `person` if it is set, otherwise everything in the team. The address may contain a secret."""
+    """An address that receives notifications: those for `person` if that is set, and otherwise all of the team's. The address may contain a
+    secret."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, related_name="hooks")
@@ -59,7 +60,7 @@ class Delivery(models.Model):
 
 
 class Overtaken(models.Model):
-    """Records that a baseline was measured to be reliably faster than a team's best program for a task. Written once per result."""
+    """Records that a baseline has been measured to be reliably faster than a team's best program for a task. Written once per result."""
 
     run = models.OneToOneField("runs.Run", on_delete=models.CASCADE, primary_key=True, related_name="overtaken")
     by = models.ForeignKey("runs.Run", on_delete=models.SET_NULL, null=True, related_name="+")  # the run whose verification measured the baseline

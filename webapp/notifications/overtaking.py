@@ -10,8 +10,8 @@ from webapp.review.standing import UNRANKED
 def overtaken_by(result: Result) -> list[Overtaken]:
     """Records and returns the results that this result's fastest baseline has overtaken. Each result is reported only once.
 
-    A team's measurement counts against its own results only, and a published measurement counts against everybody's. Only each team's best program is
-    considered; its slower programs have already been superseded.
+    A team's measurement counts only against its own results, and a published measurement counts against everybody's. Only each team's best program is
+    considered, because its slower programs have already been superseded.
     """
     if not result.confirmed:
         return []
@@ -23,7 +23,7 @@ def overtaken_by(result: Result) -> list[Overtaken]:
     for best in best_of_teams(result):
         if best.pk == result.pk or best.program_ms is None or not best.best or not best.best_low:
             continue
-        # The interval of the program's speedup over its own baseline gives the uncertainty of its time.
+        # The uncertainty of the program's time is derived from the interval of its speedup over its own baseline.
         if best.program_ms * (best.best_low / best.best) <= times[baseline]:
             continue
         row, made = Overtaken.objects.get_or_create(
@@ -35,7 +35,7 @@ def overtaken_by(result: Result) -> list[Overtaken]:
 
 
 def best_of_teams(result: Result) -> list[Result]:
-    """Each team's fastest program for the result's task under the same setup, among those that had beaten every baseline."""
+    """Returns each team's fastest program for the result's task under the same setup, among those that had beaten every baseline."""
     rows = Result.objects.filter(subject=result.subject_id, setup=result.setup_id, confirmed=True, program_ms__isnull=False)
     rows = rows.exclude(verdict__in=UNRANKED)
     if result.visibility != EVERYONE:

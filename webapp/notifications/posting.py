@@ -1,4 +1,4 @@
-"""Sends one message to a webhook. The address is checked, the exchange ends within seconds, and redirects are not followed."""
+"""Sends one message to a webhook. The address is checked, the exchange is limited to a few seconds, and redirects are not followed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _sent(target: Target, address: str, body: bytes, headers: dict[str, str]) ->
 
 
 def _connection(target: Target, address: str) -> http.client.HTTPConnection:
-    """A connection whose socket connects to the checked address, with the host's name in TLS and in the Host header."""
+    """Returns a connection whose socket connects to the checked address, with the host's name in TLS and in the Host header."""
     connection: http.client.HTTPConnection
     if target.scheme == "https":
         connection = http.client.HTTPSConnection(target.host, target.port, timeout=CONNECT)
@@ -73,7 +73,7 @@ def _connection(target: Target, address: str) -> http.client.HTTPConnection:
         plain = socket.create_connection((address, target.port), CONNECT)
         connection.sock = context().wrap_socket(plain, server_hostname=target.host) if target.scheme == "https" else plain
 
-    connection.connect = connect  # type: ignore[method-assign]  # the socket is made here, to the checked address
+    connection.connect = connect  # type: ignore[method-assign]  # type: ignore[method-assign]  # creates the socket here, to the checked address
     return connection
 
 

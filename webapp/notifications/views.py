@@ -1,4 +1,4 @@
-"""Manages a person's own webhooks, and those of the current team for its owners. The secret part of an address is never shown after it has been
+"""Manages a person's own webhooks and, for owners, those of the current team. The secret part of an address is never shown after it has been
 saved."""
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ def _page(request: Request, typed: dict[str, Any], problem: str = "") -> HttpRes
 
 
 def visible(request: Request) -> QuerySet[Hook]:
-    """The person's own hooks in the current team, followed by the team's hooks."""
+    """Returns the person's own hooks in the current team, followed by the team's hooks."""
     if not has_right(request, request.team, "view"):
         return Hook.objects.none()
     return Hook.objects.filter(Q(person=request.user) | Q(person=None), team=request.team.pk)
 
 
 def may(request: Request, hook: Hook) -> bool:
-    """Returns whether the person may change the hook. People may change their own hooks, and owners also the team's."""
+    """Returns whether the person may change the hook. People may change their own hooks, and owners may also change the team's."""
     return hook.person_id == request.user.pk or (hook.person_id is None and has_right(request, hook.team_id, "own"))
 
 
 def shown(url: str) -> str:
-    """The host and just enough of the rest to tell addresses apart, because the full address often contains a secret."""
+    """Returns the host and just enough of the rest to tell addresses apart, because the full address often contains a secret."""
     return f"{urlsplit(url).hostname}/…{url[-4:]}"
 
 
@@ -104,7 +104,7 @@ def add(request: Request) -> HttpResponse:
 
 
 def _hook(request: Request, hook_id: uuid.UUID) -> Hook:
-    """Returns a hook that the person may change. Refuses members who ask for one of the team's hooks, and reports any other hook as not found."""
+    """Returns a hook that the person may change. Denies members access to the team's hooks, and reports any other hook as not found."""
     hook = visible(request).filter(pk=hook_id).first()
     if hook is None:
         raise Http404("no such webhook")
@@ -115,7 +115,7 @@ def _hook(request: Request, hook_id: uuid.UUID) -> Hook:
 @login_required
 @require_POST
 def change(request: Request, hook_id: uuid.UUID) -> HttpResponse:
-    """Switches the hook on or off and sets its events."""
+    """Enables or disables the hook and sets its events."""
     hook = _hook(request, hook_id)
     hook.active = request.POST.get("active") == "1"
     hook.events = [event for event in HOOKS if event in request.POST.getlist("event")]

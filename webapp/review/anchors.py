@@ -1,4 +1,4 @@
-"""An anchor is the place that a comment refers to. It is read from a request and checked against the run. Stored as JSON in `Thread.anchor`:
+"""An anchor is the place to which a comment refers. It is read from a request and checked against the run. Stored as JSON in `Thread.anchor`:
 
 {"kind": "run"}
 {"kind": "event", "seq": 41, "label": "candidate.proposed"}
@@ -7,8 +7,8 @@
  "against": "task" | "3", "view": "diff" | "source"}
 {"kind": "range", "sha": "…", "candidate": 4 | null, "start_ns": 0, "end_ns": 900, "rows": ["Stream 7"]}
 
-A line belongs to the program `of` (null: the reference) and was shown on the page of `candidate`: the old side of a diff is another program.
-Its text and context are taken from the stored program, never from the request.
+A line belongs to the program `of` (null: the reference). It was shown on the page of `candidate`, where the old side of a diff is another program.
+The line's text and context are taken from the stored program, never from the request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from webapp.runs.models import Artefact, Candidate, Run
 from webapp.runs.pages.views_artefact import belongs_to
 
 Number = Annotated[int, Field(ge=0, le=2**31 - 1)]
-LONGEST_LINE = 400  # maximum number of characters of a line that an anchor stores
+LONGEST_LINE = 400  # maximum number of characters of a line stored in an anchor
 
 
 class AnchorRefused(ValueError):
@@ -108,7 +108,7 @@ def _candidate(run: Run, number: int) -> Candidate:
 
 
 def other_side(candidate: Candidate, against: str) -> int | None:
-    """The number of the program on the old side of a candidate's diff, or None for the reference."""
+    """Returns the number of the program on the old side of a candidate's diff, or None for the reference."""
     if against == "parent":
         return candidate.parent_number
     return None if against == "task" else int(against)

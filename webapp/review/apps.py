@@ -5,7 +5,7 @@ class ReviewConfig(AppConfig):
     name = "webapp.review"
 
     def ready(self) -> None:
-        from webapp.review import standing  # models can't be imported earlier
+        from webapp.review import standing  # models cannot be imported earlier
         from webapp.runs.trace.parts import register
 
         register(standing.PART)

@@ -1,8 +1,8 @@
-"""The websocket of an open page. It reports the number of unread notifications, changes to the review of the run on the page, and the other viewers.
+"""The websocket of an open page. It reports the number of unread notifications, changes to the review of the page's run, and the other viewers.
 
 Client: `{"type": "watch", "run": ID, "place": "candidate 4"}`, then `{"type": "place", "place": …}` as the reader moves. `place` is "" while the page
 is hidden. Server: `{"type": "unread", "count"}`, `{"type": "review", "run", "seq"}`, `{"type": "presence", "people": [{"name", "place"}]}`. Every
-message is either a hint or a complete state, so losing one loses no data. The page requests threads that changed after its own cursor.
+message is either a hint or a complete state, so a lost message loses no data. The page requests threads that changed after its own cursor.
 """
 
 from __future__ import annotations

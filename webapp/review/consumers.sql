@@ -13,13 +13,13 @@ FROM runs_run r JOIN accounts_membership m ON m.team_id = r.team_id JOIN account
 WHERE r.id = %(run)s AND u.id = %(user)s AND u.is_active AND {session}
 
 -- name: move
--- A move wakes the other viewers.
+-- Moving wakes the other viewers.
 WITH written AS (
     INSERT INTO review_presence (id, run_id, user_id, place, seen_at) VALUES (%(id)s, %(run)s, %(user)s, %(place)s, now())
     ON CONFLICT (id) DO UPDATE SET place = excluded.place, seen_at = excluded.seen_at RETURNING 1)
 SELECT pg_notify(%(channel)s, %(key)s) FROM written
 
 -- name: beat
--- A heartbeat only keeps the row alive, and deletes the rows of pages that have died.
+-- A heartbeat only keeps the row alive and deletes the rows of dead pages.
 WITH gone AS (DELETE FROM review_presence WHERE run_id = %(run)s AND seen_at < now() - interval '1 hour')
 UPDATE review_presence SET seen_at = now() WHERE id = %(id)s RETURNING 1

@@ -16,7 +16,7 @@ INSERT INTO review_desk (run_id, seq) VALUES (%s, 1) ON CONFLICT (run_id) DO UPD
 
 
 def next_seq(run: Run | uuid.UUID) -> int:
-    """The number for the next change to this run's review. Call this in the transaction of the change. The run's followers are woken when it
+    """Returns the number for the next change to this run's review. Call this in the transaction of the change. The run's followers are woken when it
     commits."""
     pk = run.pk if isinstance(run, Run) else run
     with connection.cursor() as cursor:
@@ -33,10 +33,10 @@ def wake(key: str, seq: int = 0) -> None:
 
 
 def run_key(run: uuid.UUID | str) -> str:
-    """The hub key for followers of a run's review."""
+    """Returns the hub key for followers of a run's review."""
     return f"review-{run}"
 
 
 def person_key(user_id: int) -> str:
-    """The hub key for one person's pages, which show the number of unread notifications."""
+    """Returns the hub key for one person's pages, which show the number of unread notifications."""
     return f"person-{user_id}"

@@ -1,4 +1,4 @@
-"""Handles visitors who came through a share link and have no account. The request's user is a `Guest` only on the pages of the shared run."""
+"""Handles visitors who came through a share link and have no account. The request's user is a `Guest` only on pages of the shared run."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Guests:
             return None
         share = shares.in_force(held, run_id)
         if share is None:
-            # A person with an account gets the normal response, according to their own rights.
+            # A person with an account gets the normal response, according to their own permissions.
             return None if request.user.is_authenticated else ended(request, Share.objects.filter(pk=held).first())
         request.user = Guest(share)
         return None
@@ -89,7 +89,7 @@ def sees_anyway(user: User | AnonymousUser, run_id: str) -> bool:
 
 
 def hold(request: HttpRequest, share: Share) -> None:
-    """Remembers in the browser's session that the link was opened."""
+    """Records in the browser's session that the link was opened."""
     held = dict(request.session.get(SESSION_KEY, {}))
     held.pop(str(share.run_id), None)
     held[str(share.run_id)] = str(share.pk)
@@ -101,8 +101,8 @@ def ended(request: HttpRequest, share: Share | None) -> HttpResponse:
 
 
 def protected(request: HttpRequest, response: HttpResponse) -> HttpResponse:
-    """Keeps shared caches from storing pages that are shown through a link."""
-    # Check only the type. This can run in the event loop, where evaluating a lazy user would query the database.
+    """Keeps pages that are shown through a link out of shared caches."""
+    # Check only the type, because this can run in the event loop, where evaluating a lazy user would query the database.
     if type(getattr(request, "user", None)) is Guest:
         untold(response).headers.setdefault("Cache-Control", "private, no-store")
     return response

@@ -1,6 +1,6 @@
 """The kinds of notifications. One record defines everything about a kind; the page, mail, webhooks and preferences are derived from it.
 
-A new kind is a record here and a call that sends it, in `notices` or, for events that webhooks report, in `webapp/notifications/announce.py`.
+To add a kind, add a record here and a call that sends it, in `notices` or, for events that webhooks report, in `webapp/notifications/announce.py`.
 """
 
 from __future__ import annotations

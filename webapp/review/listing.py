@@ -1,4 +1,4 @@
-"""Lists that span several runs: a team's threads, runs that wait for a verdict, and a person's notifications."""
+"""Lists that span several runs: a team's threads, runs that await a verdict, and a person's notifications."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _comments() -> QuerySet[Comment]:
 
 
 def threads_of(team: Team) -> QuerySet[Thread]:
-    """The threads of the team's runs that still have visible comments, most recent first."""
+    """Returns the threads of the team's runs that still have visible comments, most recent first."""
     said = Count("comments", filter=Q(comments__deleted_at=None))
     return (
         Thread.objects.filter(team=team)
@@ -66,21 +66,21 @@ def threads_of(team: Team) -> QuerySet[Thread]:
 
 
 def waiting_for_verdict(team: Team) -> QuerySet[Run]:
-    """The finished runs with a confirmed result and no current verdict, most recent first."""
+    """Returns the finished runs with a confirmed result and no current verdict, most recent first."""
     best = Candidate.objects.filter(run=OuterRef("pk"), number=OuterRef("best_candidate"), verdict="")
     runs = Run.objects.filter(team=team, state="finished", speedup__isnull=False, archived_at=None)
     return with_best(runs.filter(Exists(best))).select_related("task", "created_by").order_by("-finished_at")
 
 
 def standing_verdicts(team: Team) -> QuerySet[Verdict]:
-    """The current verdicts on the team's candidates that keep a result out of the ranking."""
+    """Returns the current verdicts on the team's candidates that exclude a result from the ranking."""
     newest = Verdict.objects.filter(run__team=team).order_by("run", "candidate", "-id").distinct("run", "candidate")
     kept_out = [Verdict.QUESTIONED, Verdict.HACK, Verdict.RETRACTED]
     return Verdict.objects.filter(pk__in=newest.values("pk"), value__in=kept_out).select_related("run", "by").order_by("-at")
 
 
 def unread_of(user: User, runs: QuerySet[Run] | list[Run]) -> dict[uuid.UUID, int]:
-    """{run id: number of unread comments by others}; runs without unread comments are omitted. Needs only one query for all runs."""
+    """Returns {run id: number of unread comments by others}, omitting runs without unread comments. Needs only one query for all runs."""
     read = ReadMark.objects.filter(user=user, thread=OuterRef("thread"), seq__gte=OuterRef("seq"))
     rows = Comment.objects.filter(thread__run__in=runs, deleted_at=None).exclude(author=user).filter(~Exists(read))
     return dict(rows.values_list(F("thread__run_id")).annotate(count=Count("pk")))

@@ -1,4 +1,4 @@
-"""Renders comments as safe HTML. Supports Markdown without raw HTML, images or headings, highlights code and marks mentions of people."""
+"""Renders comments as safe HTML: Markdown without raw HTML, images or headings, with highlighted code and marked mentions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _coloured(code: str, language: str, _attributes: str) -> str:
 
 
 def _mark_people(state: StateCore) -> None:
-    """Marks @name in running text if the name belongs to a person, but never in code or in a link's address."""
+    """Marks @name in running text if the name belongs to a person, but never in code or in a link's URL."""
     people = state.env["people"]
     for block in state.tokens:
         if block.type != "inline" or not people:
@@ -96,7 +96,7 @@ def html_of(text: str, people: frozenset[str] = frozenset()) -> SafeString:
         url_schemes={"http", "https", "mailto"},
         link_rel="nofollow noopener noreferrer",
     )
-    # People who use a keyboard must be able to reach scrollable elements.
+    # Scrollable elements must be reachable with the keyboard.
     for tag in ("pre", "table"):
         clean = clean.replace(f"<{tag}>", f'<{tag} tabindex="0">')
     return mark_safe(clean)  # noqa: S308 - cleaned by an allow-list
@@ -104,7 +104,7 @@ def html_of(text: str, people: frozenset[str] = frozenset()) -> SafeString:
 
 @lru_cache(maxsize=4096)
 def plain(text: str) -> str:
-    """The comment's text on one line, for lists."""
+    """Returns the comment's text on one line, for lists."""
     said: list[str] = []
     for block in _MARKDOWN.parse(text, {"people": frozenset()}):
         if block.type == "inline":

@@ -1,7 +1,7 @@
 """A team's review of a run: comment threads on places in the run, verdicts on its candidates, share links, and notifications.
 
-The trace belongs to the engine, and a review never changes it. A run's review has its own sequence (`Desk.seq`): every change takes the next number.
-A page that has everything up to number n can ask for later changes and misses nothing.
+The trace belongs to the engine, and a review never changes it. A run's review has its own sequence (`Desk.seq`), and every change takes the next
+number. A page that has everything up to number n can ask for later changes and misses nothing.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Desk(models.Model):
 
 
 class Thread(models.Model):
-    """Comments on one place. `anchor` (webapp/review/anchors.py) names the place. `kind` and `candidate` are copied from it so that lists can filter
-    by them."""
+    """A thread of comments on one place. `anchor` (webapp/review/anchors.py) names the place. `kind` and `candidate` are copied from it for lists to
+    filter by."""
 
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="threads")
@@ -54,7 +54,7 @@ class Comment(models.Model):
     author = models.ForeignKey(PERSON, on_delete=models.SET_NULL, null=True, related_name="+")
     text = models.TextField()  # Markdown; empty after deletion
     mentions: models.ManyToManyField[User, models.Model] = models.ManyToManyField(PERSON, related_name="mentioned_in")
-    seq = models.BigIntegerField()  # the review's number when this was written; comments with a number above the reader's mark are unread
+    seq = models.BigIntegerField()  # the review's number when this was written; comments numbered above the reader's mark are unread
     at = models.DateTimeField(default=timezone.now)
     edited_at = models.DateTimeField(null=True)
     deleted_at = models.DateTimeField(null=True)
@@ -73,13 +73,13 @@ class Revision(models.Model):
 
 
 class Verdict(models.Model):
-    """A person's judgement of a candidate. Each judgement or withdrawal adds a row. The newest row applies, unless it withdraws the previous one."""
+    """A person's judgement of a candidate. Each judgement or withdrawal adds a row. The newest row applies, unless it is a withdrawal."""
 
     ACCEPTED, QUESTIONED, HACK, RETRACTED, WITHDRAWN = "accepted", "questioned", "hack", "retracted", "withdrawn"
     VALUES = [ACCEPTED, QUESTIONED, HACK, RETRACTED, WITHDRAWN]
 
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="verdicts")
-    candidate = models.IntegerField()  # its number, because candidate rows are projections and can be rebuilt
+    candidate = models.IntegerField()  # the candidate's number, because candidate rows are projections and can be rebuilt
     value = models.CharField(max_length=12, choices=[(value, value) for value in VALUES])
     reason = models.TextField(blank=True)
     by = models.ForeignKey(PERSON, on_delete=models.SET_NULL, null=True, related_name="+")
@@ -111,7 +111,7 @@ class Share(models.Model):
 
     @property
     def state(self) -> str:
-        """open, expired or revoked"""
+        """Returns "open", "expired" or "revoked"."""
         if self.revoked_at is not None:
             return "revoked"
         return "open" if self.expires_at > timezone.now() else "expired"
@@ -139,12 +139,12 @@ class Notification(models.Model):
 
 
 class Wishes(models.Model):
-    """A person's notification preferences. By default, everything is shown on the page and nothing is mailed."""
+    """A person's notification preferences. By default, everything is shown on the page and nothing is sent by mail."""
 
     user = models.OneToOneField(PERSON, on_delete=models.CASCADE, primary_key=True, related_name="wishes")
     muted = models.JSONField(default=list)  # kinds of notifications
     mail = models.BooleanField(default=False)
-    unmailed = models.JSONField(default=list)  # kinds that are shown on the page but not mailed
+    unmailed = models.JSONField(default=list)  # kinds that are shown on the page but not sent by mail
 
 
 class ReadMark(models.Model):
@@ -159,7 +159,7 @@ class ReadMark(models.Model):
 
 
 class Presence(models.Model):
-    """A viewer of a run. There is one row per open page, refreshed while the page stays open."""
+    """A viewer of a run. Each open page has one row, which is refreshed while the page stays open."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE)

@@ -1,4 +1,4 @@
-"""Notifies people, at most once per person for each act.
+"""Notifies people, at most once per person for each action.
 
 A notification appears on the page immediately. It is also mailed if the installation has mail and the person wants it.
 """
@@ -66,7 +66,7 @@ def saw(user: User, run: Run) -> None:
 
 
 def participants(thread: Thread) -> set[int]:
-    """The people who opened the thread or commented in it."""
+    """Returns the people who opened the thread or commented in it."""
     wrote = thread.comments.values_list("author_id", flat=True)
     return {person for person in (*wrote, thread.created_by_id) if person is not None}
 
@@ -76,7 +76,7 @@ def unread(user: User) -> int:
 
 
 def _tell(told: dict[int, str], team: Team, *, actor: User | None, **about: Any) -> None:
-    """Creates one row for each current member of the team who has not muted this kind, except the actor."""
+    """Creates one row for each current member of the team who has not muted this kind, except for the actor."""
     if actor is not None:
         told.pop(actor.pk, None)
     present = set(Membership.objects.filter(team=team, user__in=told, user__is_active=True).values_list("user_id", flat=True))

@@ -14,7 +14,7 @@ from webapp.ui.tags import ms
 
 
 def event_words(kind: str) -> str:
-    """The label of a trace entry, worded to follow "on"."""
+    """Returns the label of a trace entry, worded to follow "on"."""
     return PAYLOADS[kind].words if kind in PAYLOADS else "an entry"
 
 
@@ -23,7 +23,7 @@ def program_name(number: int | None) -> str:
 
 
 def label(anchor: dict[str, Any]) -> str:
-    """The label of an anchor, worded to follow "on", such as "line 12 of candidate 4"."""
+    """Returns the label of an anchor, worded to follow "on", such as "line 12 of candidate 4"."""
     match anchor["kind"]:
         case "event":
             return f"{event_words(anchor['label'])} (event {anchor['seq']})"
@@ -37,7 +37,7 @@ def label(anchor: dict[str, Any]) -> str:
 
 
 def href(run: Run, anchor: dict[str, Any], thread: int | None = None) -> str:
-    """The URL of the page that shows the place. If a thread is given, the page opens it and scrolls to its place (static/review/)."""
+    """Returns the URL of the page that shows the place. If a thread is given, the page opens it and scrolls to its place (static/review/)."""
     query = {"thread": thread} if thread else {}
     match anchor["kind"]:
         case "candidate":

@@ -1,4 +1,4 @@
-"""Finds the line of a comment in another version of the program, first by its text, then by its neighbours, then by similarity."""
+"""Finds a commented line in another version of the program, first by its text, then by its neighbours, then by similarity."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Placed:
 
 
 def context_of(lines: Sequence[str], line: int) -> dict[str, list[str]]:
-    """The lines before and after `line` (1-based). The nearest one is last in the first list and first in the second."""
+    """Returns the lines before and after `line` (1-based). The nearest one is last in the first list and first in the second."""
     at = line - 1
     return {"before": list(lines[max(0, at - CONTEXT) : at]), "after": list(lines[at + 1 : at + 1 + CONTEXT])}
 
@@ -45,7 +45,7 @@ def place(anchor: Mapping[str, Any], lines: Sequence[str]) -> Placed:
 
 
 def _became(anchor: Mapping[str, Any], lines: Sequence[str], at: int) -> Placed:
-    """A line that is similar to the old one, or a somewhat similar line between the same neighbours."""
+    """Finds a line that is similar to the old one, or a somewhat similar line between the same neighbours."""
     text = anchor["text"]
     if len(_plain(text)) < TELLING or len(lines) > MOST_LINES:
         return Placed(None, "outdated")
@@ -67,7 +67,7 @@ def _became(anchor: Mapping[str, Any], lines: Sequence[str], at: int) -> Placed:
 
 
 def _agreement(anchor: Mapping[str, Any], lines: Sequence[str], at: int) -> float:
-    """The fraction (0 to 1) of the anchor's neighbours that also surround line `at`. Nearer neighbours weigh more."""
+    """Returns the fraction (0 to 1) of the anchor's neighbours that also surround line `at`. Nearer neighbours weigh more."""
     before, after = anchor["context"]["before"], anchor["context"]["after"]
     agreed = whole = 0.0
     for offset, wanted in [*((-1 - i, line) for i, line in enumerate(reversed(before))), *((1 + i, line) for i, line in enumerate(after))]:

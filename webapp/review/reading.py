@@ -23,7 +23,7 @@ EXCERPT = 160  # number of characters shown of a thread's first comment
 
 
 def reads(asker: Asker, run: Run) -> bool:
-    """Returns whether the asker may read comments. Comments belong to the team. A published run shows everyone its verdicts but not its comments."""
+    """Returns whether the asker may read comments. Comments belong to the team. A published run shows everyone its verdicts, but not its comments."""
     share = share_of(asker)
     return share.comments if share else has_right(asker, run.team_id, "view")
 
@@ -39,7 +39,7 @@ def state(asker: Asker, run: Run, since: int = 0) -> dict[str, Any]:
         marks = dict(ReadMark.objects.filter(thread__run=run, user=user.pk).values_list("thread", "seq"))
         threads = [_summary(thread, user.pk, marks.get(thread.pk, 0) if user.pk else seq) for thread in found]
     return {
-        # Read the number before the threads, so a change in between may be fetched twice but is never missed.
+        # Read the number before the threads, so that a concurrent change may be fetched twice but is never missed.
         "seq": seq,
         "threads": threads,
         "verdicts": [_verdict(verdict) for verdict in standing_of(run).values()],
@@ -47,7 +47,7 @@ def state(asker: Asker, run: Run, since: int = 0) -> dict[str, Any]:
 
 
 def head(run: Run) -> int:
-    """The number of the latest change to a run's review."""
+    """Returns the number of the latest change to a run's review."""
     return Desk.objects.filter(run=run).values_list("seq", flat=True).first() or 0
 
 
@@ -83,12 +83,12 @@ def name_of(user: User | None) -> str:
 
 
 def names_of(run: Run) -> frozenset[str]:
-    """The people whose mentions are marked."""
+    """Returns the names of the people whose mentions are marked."""
     return frozenset(name.casefold() for name in people_of(run).values_list("username", flat=True))
 
 
 def comments_of(thread: Thread, me: int | None) -> list[dict[str, Any]]:
-    """A thread's comments in the form that the template expects."""
+    """Returns a thread's comments in the form that the template expects."""
     people = names_of(thread.run)
     read = ReadMark.objects.filter(thread=thread, user=me).values_list("seq", flat=True).first() or 0 if me else thread.seq
     return [
@@ -104,7 +104,7 @@ def comments_of(thread: Thread, me: int | None) -> list[dict[str, Any]]:
 
 
 def mark_read(user: User, threads: QuerySet[Thread], seq: int) -> None:
-    """Records that the person has seen these threads up to `seq` and marks the related notifications as read. A mark never moves back."""
+    """Records that the person has seen these threads up to `seq`, and marks the related notifications as read. A mark never moves back."""
     ids = list(threads.values_list("pk", flat=True))
     ReadMark.objects.bulk_create([ReadMark(user=user, thread_id=pk, seq=seq) for pk in ids], ignore_conflicts=True)
     ReadMark.objects.filter(user=user, thread__in=ids, seq__lt=seq).update(seq=seq)
@@ -113,7 +113,8 @@ def mark_read(user: User, threads: QuerySet[Thread], seq: int) -> None:
 
 
 def placed(asker: Asker, run: Run, number: int, against: str = "") -> list[dict[str, Any]]:
-    """The positions of line threads on a candidate's page: `[{thread, side, line, state}]`. `against` names the old side, or is "" if there is none.
+    """Returns the positions of line threads on a candidate's page: `[{thread, side, line, state}]`. `against` names the old side, or is "" if there
+    is none.
 
     Includes the candidate's own threads and the open threads of its ancestors, which are located by the text of their line. If a line no longer
     exists in the candidate, its thread is shown on the old side if the line still exists there. A line that exists on neither side has no number.
@@ -148,7 +149,7 @@ def placed(asker: Asker, run: Run, number: int, against: str = "") -> list[dict[
 
 
 def _lineage(run: Run, number: int | None) -> list[int | None]:
-    """The program, its parent, and so on back to the reference."""
+    """Returns the program, its parent, and so on back to the reference."""
     parents = dict(run.candidates.values_list("number", "parent_number"))
     line: list[int | None] = []
     while number is not None and number not in line:

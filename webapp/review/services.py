@@ -23,7 +23,7 @@ from webapp.runs.models import Run
 
 LONGEST_COMMENT = 5000  # characters
 MOST_MENTIONS = 50
-A_MINUTE = 20  # maximum number of comments and edits per person and minute
+A_MINUTE = 20  # maximum number of comments and edits per person per minute
 MOST_COMMENTS = 500  # in one thread
 
 
@@ -32,7 +32,7 @@ class CommentRefused(ValueError):
 
 
 class TooFast(CommentRefused):
-    """Raised if a person writes more comments within a minute than a human plausibly would."""
+    """Raised if a person writes more comments within a minute than is plausible."""
 
 
 def open_thread(asker: Asker, run: Run, place: Any, text: str) -> Thread:
@@ -82,7 +82,7 @@ def edit(asker: Asker, comment: Comment, text: str) -> Comment:
 
 
 def delete(asker: Asker, comment: Comment) -> None:
-    """Deletes the person's own comment. The page still shows that it existed, but nobody can see its text any more."""
+    """Deletes the person's own comment. The page still shows that it existed, but nobody can see its text."""
     _own(asker, comment)
     with transaction.atomic():
         _changed(comment.thread)
@@ -113,7 +113,7 @@ def set_resolved(asker: Asker, thread: Thread, resolved: bool) -> None:
 
 
 def people_of(run: Run) -> QuerySet[User]:
-    """The people who can be mentioned: the members of the run's team."""
+    """Returns the people who can be mentioned: the members of the run's team."""
     return User.objects.filter(membership__team=run.team_id, is_active=True).order_by("username")
 
 
@@ -142,7 +142,8 @@ def _not_too_fast(user: User) -> None:
 
 
 def _changed(thread: Thread) -> int:
-    """The number of this change, which becomes the thread's number. From here to the commit, changes to the run's review are serialised."""
+    """Returns the number of this change, which becomes the thread's number. From here until the commit, changes to the run's review are
+    serialised."""
     seq = next_seq(thread.run_id)
     Thread.objects.filter(pk=thread.pk).update(seq=seq)
     return seq

@@ -22,7 +22,7 @@ LIFETIMES = {1: "a day", 7: "a week", 30: "30 days", 90: "90 days"}
 MOST_OPEN = 100  # maximum number of valid links per run
 _SIGNER = Signer(salt="webapp.review.shares")
 
-# The views of the shared run that a guest can open by GET. Everything else in this installation requires an account.
+# The views of the shared run that a guest can open by GET. All other pages require an account.
 GUEST_PLACES = frozenset({"runs:run", "runs:candidate", "runs:timeline", "diffs:diff"})
 GUEST_VIEWS = GUEST_PLACES | {
     "runs:events", "runs:trace", "runs:message", "runs:call", "runs:search", "runs:fragment", "review:comments", "review:history",
@@ -32,7 +32,7 @@ GUEST_VIEWS = GUEST_PLACES | {
 
 
 def share_of(asker: Asker) -> Share | None:
-    """The link that a visitor (`webapp.review.guests.Guest`) came through, or None for people with an account."""
+    """Returns the link that a visitor (`webapp.review.guests.Guest`) came through, or None for people with an account."""
     return getattr(getattr(asker, "user", asker), "share", None)
 
 
@@ -91,7 +91,7 @@ def opened(share: Share) -> str:
 
 
 def _place(run: Run, wanted: str) -> str:
-    """The part of a URL that follows the run's own, if guests may open it."""
+    """Returns the part of a URL that follows the run's own, if guests may open it."""
     base = reverse("runs:run", args=[run.pk])
     parts = urlsplit(wanted.strip())
     path = parts.path or base

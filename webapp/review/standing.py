@@ -1,4 +1,4 @@
-"""Finds current verdicts, and maintains the column of them that rankings filter by."""
+"""Finds current verdicts, and maintains the column by which rankings filter them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from webapp.review.models import Verdict
 from webapp.runs.models import Candidate, Run
 from webapp.runs.trace.parts import Part
 
-# A result with one of these verdicts is excluded from every ranking, and its pages say why.
+# A result with one of these verdicts is excluded from every ranking, and its pages explain why.
 UNRANKED = (Verdict.QUESTIONED, Verdict.HACK, Verdict.RETRACTED)
 
 
 def standing(candidate: Candidate) -> Verdict | None:
-    """The current verdict on a candidate."""
+    """Returns the current verdict on a candidate."""
     return latest(candidate.run_id, candidate.number)
 
 
@@ -23,13 +23,13 @@ def latest(run_id: uuid.UUID, number: int) -> Verdict | None:
 
 
 def standing_of(run: Run) -> dict[int, Verdict]:
-    """The current verdicts for a run's page, keyed by candidate."""
+    """Returns the current verdicts for a run's page, keyed by candidate."""
     rows = Verdict.objects.filter(run=run).select_related("by").order_by("candidate", "-id").distinct("candidate")
     return {row.candidate: row for row in rows if row.value != Verdict.WITHDRAWN}
 
 
 def history(run: Run, number: int) -> list[Verdict]:
-    """All verdicts on a candidate, newest first."""
+    """Returns all verdicts on a candidate, newest first."""
     return list(Verdict.objects.filter(run=run, candidate=number).select_related("by").order_by("-id"))
 
 

@@ -1,4 +1,4 @@
-"""Verdicts on candidates: who may give which verdict, which one is current, and what follows from it."""
+"""Verdicts on candidates: who may give which verdict, which one is current, and what its effects are."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class VerdictRefused(ValueError):
 
 
 def may_retract(asker: Asker, run: Run) -> bool:
-    """Returns whether the asker may give or withdraw "retracted". The team's owners may, and so may the person who started the run while they are a
+    """Returns whether the asker may give or withdraw "retracted". The team's owners may, and so may the person who started the run, while they are a
     member."""
     return has_right(asker, run.team_id, "own") or (run.created_by_id == user_of(asker).pk and has_right(asker, run.team_id, "act"))
 
@@ -39,7 +39,7 @@ def give(asker: Asker, run: Run, number: int, value: str, reason: str = "") -> V
         raise VerdictRefused(f"The reason has {len(reason):,} characters; at most {LONGEST_REASON:,} are allowed. Put the rest in a comment.")
     user = user_of(asker)
     with transaction.atomic():
-        # Verdicts on one run are serialised by its sequence number, so the column always matches the current verdict.
+        # Sequence numbers serialise the verdicts on a run, so the column always matches the current verdict.
         seq = next_seq(run)
         candidate = Candidate.objects.filter(run=run, number=number).first()
         if candidate is None:

@@ -24,7 +24,7 @@ MOST_WAITING = 20
 @login_required
 @require_GET
 def overview(request: Request) -> HttpResponse:
-    """Shows the current team's threads (filtered), results that wait for a verdict, and verdicts that keep results out of rankings."""
+    """Shows the current team's threads (filtered), results that await a verdict, and verdicts that keep results out of rankings."""
     team = request.team
     filters = listing.ThreadFilters.read(request.GET)
     page = Paginator(filters.apply(listing.threads_of(team), request.user), A_PAGE).get_page(request.GET.get("page"))
@@ -55,7 +55,7 @@ def _first_comments(threads: list[int]) -> dict[int, Comment]:
 @login_required
 @require_GET
 def notifications(request: Request) -> HttpResponse:
-    """Newest first; `?show=unread`. A notification about a run that the person can no longer see says so and has no link."""
+    """Lists the newest first; `?show=unread`. A notification about a run that the person can no longer see says so and has no link."""
     rows = listing.notifications_of(request.user)
     unread_only = request.GET.get("show") == "unread"
     page = Paginator(rows.filter(read_at=None) if unread_only else rows, A_PAGE).get_page(request.GET.get("page"))
@@ -106,7 +106,7 @@ def choose(request: Request) -> HttpResponse:
         kind for kind in kinds.WISHES if kind not in kinds.EVENTS
     ]
     chosen = {"muted": [kind for kind in offered if kind not in wanted], "mail": "mail" in request.POST}
-    if "mailed_offered" in request.POST:  # present only if the installation sends mail
+    if "mailed_offered" in request.POST:  # only present if the installation sends mail
         chosen["unmailed"] = [kind for kind in offered if kind not in request.POST.getlist("mailed")]
     Wishes.objects.update_or_create(user=request.user, defaults=chosen)
     messages.success(request, "Kept.")

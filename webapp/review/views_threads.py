@@ -1,4 +1,4 @@
-"""Serves the threads of one run to its pages: changes after a cursor, comments, and all actions. Refusals are sent as JSON with an explanation."""
+"""Serves a run's threads to its pages: changes after a cursor, comments, and all actions. Refusals are sent as JSON with an explanation."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def comment_for(request: Request, run_id: uuid.UUID, comment_id: int, right: Rig
 @login_required
 @require_GET
 def state(request: Request, run_id: uuid.UUID) -> JsonResponse:
-    """`?since=N` returns the changes after the page's cursor (`reading.state`)."""
+    """Returns the changes after the page's cursor, given as `?since=N` (`reading.state`)."""
     run, _ = run_for(request, run_id)
     since = request.GET.get("since", "0")
     if not since.isdecimal() or len(since) > 18:
@@ -72,7 +72,7 @@ def state(request: Request, run_id: uuid.UUID) -> JsonResponse:
 @require_GET
 @refusals_as_json
 def placed(request: Request, run_id: uuid.UUID) -> JsonResponse:
-    """`?candidate=4&against=parent` returns the line positions of the threads on that page."""
+    """Returns the line positions of the threads on the page given by `?candidate=4&against=parent`."""
     run, _ = run_for(request, run_id)
     number, against = request.GET.get("candidate", ""), request.GET.get("against", "")
     if not number.isdecimal() or len(number) > 9 or not (against in AGAINST_WORDS or (against.isdecimal() and len(against) <= 9)):
@@ -95,7 +95,7 @@ def comments(request: Request, run_id: uuid.UUID, thread_id: int) -> HttpRespons
 @login_required
 @require_GET
 def history(request: Request, run_id: uuid.UUID, comment_id: int) -> HttpResponse:
-    """The earlier texts of an edited comment; empty if the comment was deleted."""
+    """Returns the earlier texts of an edited comment, or nothing if the comment was deleted."""
     comment = comment_for(request, run_id, comment_id)
     if comment.deleted_at is not None:
         raise Http404("no such comment")
@@ -105,7 +105,7 @@ def history(request: Request, run_id: uuid.UUID, comment_id: int) -> HttpRespons
 @login_required
 @require_GET
 def people(request: Request, run_id: uuid.UUID) -> JsonResponse:
-    """`?q=ad` returns matching names that can be mentioned, for people who may comment."""
+    """Returns the names that match `?q=ad` and can be mentioned, for people who may comment."""
     run, _ = run_for(request, run_id, "act")
     found = services.people_of(run).exclude(pk=request.user.pk)
     wanted = request.GET.get("q", "")[:60]

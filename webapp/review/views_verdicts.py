@@ -19,7 +19,7 @@ from webapp.review.models import Verdict
 from webapp.runs.access import run_for
 from webapp.runs.models import Run
 
-# Explains each verdict to the person who chooses one.
+# Explains each verdict to the person who is choosing one.
 MEANINGS = {
     Verdict.ACCEPTED: "I checked it and trust the result.",
     Verdict.QUESTIONED: "Something needs explaining first. Removes it from the ranking.",

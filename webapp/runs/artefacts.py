@@ -1,5 +1,4 @@
-"""Content-addressed storage with one store per team, behind put and get. The bytes are stored in chunks. An object store could replace this
-module."""
+"""Content-addressed storage, one store per team, with a put/get interface. Bytes are stored in chunks. An object store could replace this module."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ class ArtefactMissing(LookupError):
 
 
 def put(team: uuid.UUID, data: bytes, media_type: str, name: str = "") -> ArtefactRef:
-    """Store `data` only once. Storing it again, even from two writers concurrently, yields the same artefact."""
+    """Store `data` once. Storing it again, even from two concurrent writers, yields the same artefact."""
     sha = sha256(data)
     with transaction.atomic():
         artefact, created = Artefact.objects.get_or_create(

@@ -1,4 +1,4 @@
-"""Records people's requests to a run. The engine acts on a request when it reads the event, and confirms it with another event."""
+"""Records people's requests to control a run. The engine acts on a request when it reads the event, and confirms it with another event."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def send_note(run: Run, text: str, to: str, *, by: User) -> None:
 def edit_plan(run: Run, plan: dict[str, Any] | None, *, by: User, go_on: bool) -> None:
     """Replace the proposed plan with an edited one.
 
-    `plan` has the format of `agents.plan_edits.edited_plan`, and null keeps the proposed plan. If `go_on` is set, the run also resumes.
+    `plan` has the format of `agents.plan_edits.edited_plan`; None keeps the proposed plan. If `go_on` is set, the run also resumes.
     """
     name = by.get_username()
     events = [NewEvent.of(PlanEdited.model_validate({**plan, "by": name}), agent="person")] if plan is not None else []

@@ -1,4 +1,4 @@
-"""Forks runs: a fork is a new run that begins with another run's events and continues with other settings (see `agents.forking`)."""
+"""Forks runs. A fork is a new run that starts with another run's events and continues with other settings (see `agents.forking`)."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def settings_now(run: Run) -> Settings:
 
 
 def refused_at(run: Run) -> int | None:
-    """Return the event from which a run that exhausted its budget can be continued: the last one before the first refusal."""
+    """Return the event from which a run that exhausted its budget can be continued, which is the last one before the first refusal."""
     return refusal(events_of(run))
 
 
 def fork_run(run: Run, at: int, settings: Settings, *, user: User, team: Team | None = None) -> Run:
-    """Queue a run that begins with `run`'s events up to `at`.
+    """Queue a run that starts with `run`'s events up to `at`.
 
     Raises `ForkRefused` if that is not possible, or if the person or the team has too many unfinished runs.
     """

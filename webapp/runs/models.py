@@ -21,7 +21,7 @@ from webapp.runs.fields import ExactJSONField
 
 Said = TypeVar("Said", bound=Payload)
 
-# Sort keys of the run list, in addition to age.
+# Sort keys of the run list besides age.
 RATIO = Coalesce(Cast(KeyTextTransform("ratio", "speedup"), models.FloatField()), models.Value(0.0))
 TOOK = models.ExpressionWrapper(F("finished_at") - F("started_at"), output_field=models.DurationField())
 
@@ -70,7 +70,7 @@ class Run(models.Model):
     best_candidate = models.IntegerField(null=True)
     speedup = models.JSONField(null=True)  # {ratio, low, high} over eager, from the confirmed result
     spent = models.JSONField(default=dict)
-    published = models.BooleanField(default=False)  # whether the team shows this result to everyone who can sign in
+    published = models.BooleanField(default=False)  # whether the team shows this result to everyone with an account
 
     created_by = models.ForeignKey(django_settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True)
     created_at = models.DateTimeField(default=timezone.now)
@@ -105,7 +105,7 @@ class Run(models.Model):
 
 
 class Tag(models.Model):
-    """A label that a team attaches to a run to find it again. Tags only help to organise runs, and they don't appear in traces or rankings."""
+    """A label that a team attaches to a run in order to find it again. Tags only organise runs and don't appear in traces or rankings."""
 
     LONGEST = 40
 
@@ -144,7 +144,7 @@ class Dismissed(models.Model):
 
 
 class Event(models.Model):
-    """Rows are only ever appended, through the SQL function `stitchwork_append` (migration 0002) and never with `Event.objects.create`."""
+    """Rows are only ever appended, and only by the SQL function `stitchwork_append` (migration 0002), never with `Event.objects.create`."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events")
     seq = models.BigIntegerField()
@@ -161,7 +161,7 @@ class Event(models.Model):
 
     @property
     def body(self) -> Payload:
-        """Return the payload as an instance of its type."""
+        """Return the payload as an instance of its own type."""
         return read(self.kind, self.payload)
 
     def said(self, kind: type[Said]) -> Said:
@@ -173,7 +173,7 @@ class Event(models.Model):
 
 
 class Verification(models.Model):
-    """One effect that a verifier carries out. The job in the queue contains only this id, the attempt and the lease epoch."""
+    """One effect that a verifier carries out. The queued job contains only this id, the attempt and the lease epoch."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
@@ -200,7 +200,7 @@ class Verification(models.Model):
     tier = models.CharField(max_length=8, blank=True)
     device_model = models.CharField(max_length=60, blank=True)
     device_name = models.CharField(max_length=120, blank=True)
-    clock = models.SmallIntegerField(null=True)  # version of the verifier's clock (`verifier.report.CLOCK`); null if there is no report
+    clock = models.SmallIntegerField(null=True)  # version of the verifier's clock (`verifier.report.CLOCK`); null without a report
     program_class = models.CharField(max_length=16, blank=True)
     own_share = models.FloatField(null=True)
     program_ms = models.FloatField(null=True)
@@ -239,8 +239,8 @@ class Candidate(models.Model):
     verification = models.ForeignKey(Verification, on_delete=models.SET_NULL, null=True, related_name="+")
     timeline = models.ForeignKey(Artefact, on_delete=models.PROTECT, null=True, related_name="+")
     profile = models.ForeignKey(Artefact, on_delete=models.PROTECT, null=True, related_name="+")
-    # People's judgement, written by webapp/review/verdicts.py: "", accepted, questioned, hack, retracted. All but the first two keep the result out
-    # of rankings.
+    # People's judgement, written by webapp/review/verdicts.py: "", accepted, questioned, hack or retracted. All but the first two exclude the result
+    # from rankings.
     verdict = models.CharField(max_length=12, blank=True, default="", db_default="")
     created_at = models.DateTimeField()
 
@@ -249,7 +249,7 @@ class Candidate(models.Model):
 
 
 class Turn(models.Model):
-    """The time when a team's, person's or run's job was last taken from a queue (webapp/runs/workers/fairness.py). Written by Postgres alone."""
+    """The time when a team's, person's or run's job was last taken from a queue (webapp/runs/workers/fairness.py). Only Postgres writes it."""
 
     queue = models.CharField(max_length=80)
     who = models.CharField(max_length=160)  # "team", "team/person" or "team/person/run"

@@ -1,4 +1,4 @@
-"""Starting runs."""
+"""Starts runs."""
 
 from __future__ import annotations
 

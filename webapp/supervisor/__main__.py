@@ -1,4 +1,4 @@
-"""`python -m webapp.supervisor`: the command behind `make run`."""
+"""`python -m webapp.supervisor`, the command behind `make run`."""
 
 from __future__ import annotations
 

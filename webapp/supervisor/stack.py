@@ -34,7 +34,7 @@ class StackError(RuntimeError):
 
 
 class Stopped(Exception):
-    """Raised if a stop is requested while we are still starting."""
+    """Raised if a stop is requested during start-up."""
 
 
 @dataclass
@@ -101,7 +101,7 @@ class Stack:
         if self.debug:
             web = [*manage, "runserver", f"{self.host}:{self.port}"]
         else:
-            endpoint = f"tcp:port={self.port}:interface={self.host}:backlog=1024"  # 100 concurrent visitors wait 1 s with the default of 50
+            endpoint = f"tcp:port={self.port}:interface={self.host}:backlog=1024"  # with the default of 50, 100 concurrent visitors would wait 1 s
             web = [sys.executable, "-m", "daphne", "-v", "0", "--no-server-name", "-e", endpoint]  # -v 0: an access log would hold sign-in links
             web += ["webapp.asgi:application"]  # without --proxy-headers, which trusts the first listed address (accounts/audit.py)
         verifiers = [Child(f"verifier-{device.replace(':', '-')}", [*manage, "verifier", "--device", device], 10) for device in devices()]
@@ -200,7 +200,7 @@ class Stack:
                 self._start(child)
 
     def _stop_all(self) -> None:
-        """Stops the web process first, so that nobody submits work that would not be picked up, then the workers, and the database last."""
+        """Stops the web process first, so that nobody submits work that would not be picked up, then the workers, and finally the database."""
         running = [child for child in self.children if child.process is not None]
         for child in running:
             assert child.process is not None
@@ -218,7 +218,7 @@ class Stack:
 
 
 def devices() -> list[str]:
-    """The devices in `STITCHWORK_DEVICES` ("cpu cuda:0") or, if it is unset, the CPU and every GPU that the driver reports."""
+    """Returns the devices in `STITCHWORK_DEVICES` ("cpu cuda:0") or, if it is unset, the CPU and every GPU that the driver reports."""
     if named := os.environ.get("STITCHWORK_DEVICES"):
         return named.replace(",", " ").split()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -237,7 +237,7 @@ def _how(returncode: int) -> str:
 
 
 def _sweep(process: subprocess.Popen[bytes]) -> None:
-    """Ends all processes that the child started in its session."""
+    """Kills all processes that the child started in its session."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""Tries a source out on the verifier, with the normal admission reported stage by stage."""
+"""Tries out a source on the verifier, using normal admission and reporting it stage by stage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 async def execute(client: Verifier, device: str, try_out_id: uuid.UUID) -> None:
-    """Run a try-out on a verifier, unless the author has continued typing. Report the stages and store the findings."""
+    """Run a try-out on a verifier, unless the author has continued typing. Report its stages and store its findings."""
     row = await in_thread(_begin)(try_out_id, device)
     if row is None:
         return

@@ -1,6 +1,6 @@
 """Finds the constraints that a module's layers place on its inputs, by parsing the source without running it.
 
-The constraints are the range of indices, given by the number of rows in the table that they index, and the input shape of the first layer.
+The constraints are the range of indices, which is the number of rows in the table that they index, and the input shape of the first layer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-MOST_DEPTH = 6  # modules nested within modules
+MOST_DEPTH = 6  # levels of modules nested within modules
 LARGEST = 2**31 - 1
 # Layers that look up rows by index, with the name of the argument that holds the number of rows.
 TABLES = {"Embedding": "num_embeddings", "EmbeddingBag": "num_embeddings"}
@@ -80,7 +80,7 @@ class IndexBounds:
     def shapes(self, class_name: str, given: Mapping[str, str]) -> dict[str, str]:
         """Return input shapes, keyed by argument of `forward`.
 
-        An argument is included if a first layer receives it unchanged and the layer's width is known.
+        An argument is included if a first layer receives it unchanged and that layer's width is known.
         """
         if class_name not in self.classes:
             return {}
@@ -162,7 +162,7 @@ class IndexBounds:
 
 @dataclass(frozen=True)
 class _Scope:
-    """The names known in a constructor: its arguments, the module's constants and the attributes stored in `self`, in this order."""
+    """The names known in a constructor: its arguments, the module's constants and the attributes stored in `self`, in that order."""
 
     arguments: Mapping[str, Expression]
     names: Mapping[str, ast.expr]
@@ -202,7 +202,7 @@ class _Scope:
 
 
 def _first_layer(made: Expression) -> ast.Call | None:
-    """Return the call that creates a layer. For a `Sequential` this is the call for its first layer, which receives the input."""
+    """Return the call that creates a layer. For a `Sequential`, this is the call that creates its first layer, which receives the input."""
     while isinstance(made, ast.Call) and _last_name(made.func) == "Sequential" and made.args:
         made = made.args[0]
     return made if isinstance(made, ast.Call) else None
@@ -215,7 +215,7 @@ def _smaller(one: Rows | None, other: Rows) -> Rows:
 
 
 def _bound(method: ast.FunctionDef | None, values: Mapping[str, Expression]) -> dict[str, Expression]:
-    """Return a method's arguments keyed by name: the given value or else the default, and None if there is neither."""
+    """Return a method's arguments keyed by name. Each is the given value or else the default, or None if there is neither."""
     if method is None:
         return dict(values)
     places = [*method.args.posonlyargs, *method.args.args]
@@ -256,7 +256,7 @@ def _own_attribute(node: ast.expr) -> str:
 
 
 def _last_name(node: ast.expr) -> str:
-    """ "Embedding" for `torch.nn.Embedding`."""
+    """Return "Embedding" for `torch.nn.Embedding`."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 

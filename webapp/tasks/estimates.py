@@ -63,7 +63,7 @@ class Queue:
 
 
 def estimate(teams: QuerySet[Any], *, workflow: str, device_kind: str, models: set[str], task_sha: str = "") -> Estimate:
-    """Estimate from earlier runs of the same task if there are enough of them, otherwise from runs of all tasks.
+    """Estimate from earlier runs of the same task if there are enough of them, and otherwise from runs of all tasks.
 
     `models` are the profiles of the three roles.
     """
@@ -95,7 +95,7 @@ def queue(device_kind: str) -> Queue:
     here = Q(queue=f"verify.{device_kind}") | Q(queue__startswith=f"verify.{device_kind}:")
     open_jobs = Verification.objects.filter(here).exclude(state="finished").exclude(run__state="finished").exclude(run__imported=True)
     running, waiting = open_jobs.filter(state="running").count(), open_jobs.filter(state="queued").count()
-    # A run that waits for an orchestrator has not requested its first job yet.
+    # A run that waits for an orchestrator has not yet requested its first job.
     waiting += Run.objects.filter(state="queued", device_kind=device_kind, imported=False).count()
     recent = Verification.objects.filter(here, state="finished", started_at__isnull=False, finished_at__gt=timezone.now() - LOOKED_BACK)
     durations = recent.order_by("-finished_at").annotate(took=F("finished_at") - F("started_at")).values_list("took", flat=True)
@@ -106,7 +106,7 @@ def queue(device_kind: str) -> Queue:
 
 
 def try_out_seconds(device_kind: str) -> float | None:
-    """Return the time that it takes to try out a source on this kind of device."""
+    """Return how long it takes to try out a source on this kind of device."""
     took = TryOut.objects.filter(device_kind=device_kind, state="finished", error="", started_at__isnull=False)
     mean = took.aggregate(mean=Avg(F("finished_at") - F("started_at")))["mean"]
     return mean.total_seconds() if mean else None

@@ -1,4 +1,4 @@
-"""Reads the examples that ship with Stitchwork as text, as starting points for newcomers."""
+"""Reads the examples that ship with Stitchwork as text, to serve as starting points for newcomers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def example(slug: str) -> Example | None:
 
 
 def first_source() -> str:
-    """Return the initial source of the submit page: an example that can gain on any device or, if there is none, a task skeleton."""
+    """Return the submit page's initial source: an example that can gain on any device or, if there is none, a task skeleton."""
     found = example(FIRST)
     return found.source if found else SKELETON
 

@@ -1,4 +1,4 @@
-"""The forms for starting a run. Every input is validated at the field where it is entered."""
+"""The forms that start a run. Every input is validated at the field where it is entered."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SourceField(forms.CharField):
 
 
 class RunForm(forms.Form):
-    """The settings that every run has. The form's `search()` returns the rest. `problems` collects the problems in sources, keyed by field."""
+    """The settings that every run has. `search()` returns the others. `problems` collects the problems found in sources, keyed by field."""
 
     title = forms.CharField(max_length=140, required=False)
     team = forms.ChoiceField(required=False)
@@ -122,7 +122,7 @@ class RunForm(forms.Form):
         return problems_of(source, kind)
 
     def _uploaded(self, name: str) -> str:
-        """Return the text of a file uploaded without the page's script. (The script would read the file into the editor instead.)"""
+        """Return the text of a file that was uploaded without the page's script. (The script would load the file into the editor instead.)"""
         upload = self.files.get(f"{name}_file")
         if upload is None:
             return ""
@@ -163,7 +163,7 @@ class SubmitForm(SearchFields, RunForm):
 
     @property
     def advanced_errors(self) -> bool:
-        """Return whether a field under Advanced was refused, in which case that section is opened."""
+        """Return whether a field under Advanced was refused, in which case that section is open."""
         return any(name not in self.asked and name != "__all__" for name in self.errors)
 
 

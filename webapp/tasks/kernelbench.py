@@ -24,7 +24,7 @@ MOST_ZIP_BYTES = 32 * 1024 * 1024
 
 
 class NotKernelBench(ValueError):
-    """Raised if no tasks were found. The message says what was searched for."""
+    """Raised if no tasks were found. The message says what was looked for."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Imported:
 def import_kernelbench(path: Path, team: Team, user: User | None) -> list[Imported]:
     """Import `KernelBench/levelN/M_name.py` under `path`.
 
-    `path` is a checkout, its folder KernelBench, or the folder of one level. Importing again changes nothing.
+    `path` is a checkout, its KernelBench folder, or the folder of one level. Importing again changes nothing.
     """
     return import_suites(from_folder(path), team, user)
 
@@ -70,7 +70,7 @@ def _levels(path: Path) -> list[tuple[int, Path]]:
 
 
 def from_zip(upload: IO[bytes]) -> list[Found]:
-    """Return one suite per level if the zip has level folders. Otherwise return all of its Python files as one suite, named after the zip."""
+    """Return one suite per level if the zip has level folders. Otherwise return all of its Python files as one suite named after the zip."""
     name = PurePosixPath(str(getattr(upload, "name", "") or "upload.zip")).stem
     levels: dict[int, list[tuple[str, bytes]]] = {}
     loose: list[tuple[str, bytes]] = []
@@ -89,7 +89,7 @@ def from_zip(upload: IO[bytes]) -> list[Found]:
 
 
 def _members(upload: IO[bytes]) -> Iterable[tuple[PurePosixPath, bytes]]:
-    """Yield the zip's Python files up to reasonable limits. The sizes claimed in headers are checked against the bytes read."""
+    """Yield the zip's Python files, up to reasonable limits. The sizes claimed in headers are checked against the bytes read."""
     try:
         with zipfile.ZipFile(upload) as archive:
             infos = [info for info in archive.infolist() if not info.is_dir() and info.filename.endswith(".py") and "__MACOSX" not in info.filename]

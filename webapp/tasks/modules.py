@@ -53,7 +53,7 @@ class ModuleClass:
 
     @property
     def written(self) -> dict[str, list[list[str | None]]]:
-        """Return the arguments as written, keyed by method. They identify the argument that a form value was given for."""
+        """Return the arguments as written, keyed by method. They identify the argument for which a form value was given."""
         return {
             name: [[p.name, p.annotation, p.default] for p in parameters] for name, parameters in (("init", self.init), ("forward", self.forward))
         }
@@ -80,7 +80,7 @@ class PlainModule:
     def rows(self, name: str, given: Mapping[str, str]) -> dict[str, Rows]:
         """Return table sizes, keyed by argument of `forward`.
 
-        An argument used as an index is mapped to the number of rows in its table. `given` holds the constructor's arguments.
+        An argument used as an index is mapped to the number of rows in the table that it indexes. `given` holds the constructor's arguments.
         """
         return self.bounds.of(name, given)
 
@@ -98,7 +98,7 @@ class PlainModule:
 
 
 def is_task(source: str) -> bool:
-    """Return whether the source has KernelBench's two functions and so needs no wrapper."""
+    """Return whether the source has KernelBench's two functions and therefore needs no wrapper."""
     try:
         names = top_level(parse(source))
     except SourceError:

@@ -1,4 +1,4 @@
-"""Form fields for the search settings: workflow, models, language and limits. The forms for submitting and forking share them."""
+"""Form fields for the search settings: workflow, models, language and limits. The submit form and the fork form share them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class AnnouncedModels:
 
 
 class SearchFields(forms.Form):
-    """Search settings. `llm` is one model for all roles. If the field of a role is not empty, it takes precedence for that role."""
+    """Search settings. `llm` is one model for all roles. A role's own field, if filled in, takes precedence for that role."""
 
     workflow = forms.ChoiceField(
         choices=[(AUTO, AUTO_SAYS), *((name, flow.sentence) for name, flow in SEARCHES.items())], initial=AUTO, required=False

@@ -54,7 +54,7 @@ def groups_of(teams: Sequence[Team]) -> list[Group]:
 
 
 def _natural(text: str) -> list[Any]:
-    """Sort key that orders numbers in names by value, such as 2_ before 10_."""
+    """Sort key that orders numbers in names by value, so that 2_ comes before 10_."""
     return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", text)]
 
 

@@ -1,4 +1,4 @@
-"""Tries out a source while a person types it, with the verifier's own admission in its sandbox. Results are cached by request."""
+"""Tries out a source while a person types it, using the verifier's own admission in its sandbox. Results are cached by request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from webapp.tasks.models import TryOut
 log = logging.getLogger(__name__)
 
 KEPT_FOR = timedelta(days=7)
-GIVEN_UP_AFTER = timedelta(minutes=4)  # longer than an admission can take, so by then its verifier must have died
+GIVEN_UP_AFTER = timedelta(minutes=4)  # longer than an admission can take, so its verifier must have died by then
 
 
 def ask(team: Team, user: User, source: str, *, device_kind: str, precision: str, mode: str) -> TryOut:

@@ -33,9 +33,9 @@ def _source(request: Request) -> str:
 @login_required
 @require_POST
 def check(request: Request) -> JsonResponse:
-    """Return the problems that parsing `source` as a `kind` ("task" or "program") finds.
+    """Return the problems found by parsing `source` as a `kind` ("task" or "program").
 
-    A plain module is not an error. The response says that it is one and lists its classes.
+    A plain module is not an error. The response identifies it as one and lists its classes.
     """
     kind = "program" if request.POST.get("kind") == "program" else "task"
     source = _source(request)

@@ -51,7 +51,7 @@ def several(request: Request) -> HttpResponse:
 
 
 def _opened_with(request: Request, groups: list[Any]) -> list[str]:
-    """Return the tasks that are ticked initially. With `?suite=ID`, these are all tasks of that suite."""
+    """Return the tasks that are ticked initially. With `?suite=ID`, these are all tasks in that suite."""
     return [task.value for group in groups if group.key == request.GET.get("suite") for task in group.tasks]
 
 

@@ -28,7 +28,7 @@ from webapp.tasks.models import Task
 from webapp.tasks.search_fields import BUDGETS, initial_of
 from webapp.tasks.written import DTYPES, MARK
 
-DRAFT = re.compile(r"[0-9a-f]{24}")  # the name of the draft that the browser keeps until submission (static/tasks/draft.js)
+DRAFT = re.compile(r"[0-9a-f]{24}")  # name of the draft that the browser keeps until submission (static/tasks/draft.js)
 
 
 @login_required
@@ -41,7 +41,7 @@ def submit(request: Request) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "POST"])
 def verify_own(request: Request) -> HttpResponse:
-    """Submit a task with a program for it. Only the verifier works on it, without agents."""
+    """Submit a task with a program for it, which only the verifier works on, without agents."""
     return _run_page(request, VerifyForm, "tasks/verify.html", {"task": SKELETON, "program": PROGRAM_SKELETON})
 
 

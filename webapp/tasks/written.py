@@ -86,12 +86,12 @@ class ModuleForm:
 
     @property
     def of(self) -> str:
-        """Return the class that the form is for and its arguments as written, as JSON."""
+        """Return as JSON the class that the form is for, and its arguments as written."""
         return json.dumps([self.chosen.name, self.chosen.written], separators=(",", ":"))
 
     @property
     def follows_arguments(self) -> bool:
-        """Return whether suggestions for inputs can depend on constructor arguments, in which case the page sends the arguments whenever they
+        """Return whether suggestions for inputs can depend on constructor arguments, in which case the page resends the arguments whenever they
         change."""
         return bool(self.arguments)
 
@@ -124,7 +124,7 @@ class ModuleForm:
 
     @property
     def troubles(self) -> list[str]:
-        """Return the problems that `is_valid` found, in sentences that name the field. One sentence about all empty fields comes first."""
+        """Return the problems that `is_valid` found, as sentences that name the field. One sentence about all empty fields comes first."""
         missing = self.missing
         found = [f"still needed: {', '.join(missing)}"] if missing else []
         found += [self.problem] if self.problem else []
@@ -150,7 +150,7 @@ class ModuleForm:
         return "\n".join(lines)
 
     def _given(self) -> list[str]:
-        """Return the constructor arguments in order, up to the last one that differs from its default. Return all of them if `Model` passes any by
+        """Return the constructor arguments in order, up to the last one that differs from its default, or all of them if `Model` passes any by
         name."""
         if any(a.parameter.keyword_only for a in self.arguments):
             return [a.value for a in self.arguments]
@@ -162,8 +162,7 @@ class ModuleForm:
         return [value for value, _ in values[:needed]]
 
     def _model(self) -> list[str]:
-        """Return a `Model` class that wraps the chosen one. Return nothing if the chosen class is called `Model` and takes its arguments by
-        position."""
+        """Return a `Model` class that wraps the chosen one, or nothing if the chosen class is called `Model` and takes its arguments by position."""
         by_name = [a.parameter.name for a in self.arguments if a.parameter.keyword_only]
         if self.chosen.name == "Model" and not by_name:
             return []
@@ -185,8 +184,8 @@ def plain_part(source: str) -> str:
 def _still_meant(module: PlainModule, chosen: ModuleClass, given: Mapping[str, str]) -> Mapping[str, str]:
     """Return the posted values whose arguments have not changed in the source since the form was shown.
 
-    `given["of"]` is the `ModuleForm.of` of the form that was filled in. A form without it was filled in for this class. Values for another module are
-    dropped. Values for another class are dropped if the argument has a different type or default.
+    `given["of"]` is the `ModuleForm.of` of the form that was filled in. Without it, the form is taken to be for this class. Values for another module
+    are dropped. Values for another class are dropped if the argument has a different type or default.
     """
     if "of" not in given:
         return given
@@ -200,7 +199,7 @@ def _still_meant(module: PlainModule, chosen: ModuleClass, given: Mapping[str, s
 
 
 def _input(parameter: Parameter, given: Mapping[str, str], rows: Rows | None, shape: str) -> InputField:
-    """Return the field with the posted values or, where there is none, the values suggested by the source.
+    """Return the field with the posted values or, where there are none, the values suggested by the source.
 
     A suggestion that the person has not changed is updated when the constructor's arguments change.
     """
@@ -269,7 +268,7 @@ def _range_problem(one: InputField) -> str:
 def sizes(text: str) -> tuple[int, ...] | str:
     """Return the shape, or a message that says what is wrong with it.
 
-    "16, 1024", "(16, 1024)" and "16 x 1024" are equivalent. A scalar has to be written as "()".
+    "16, 1024", "(16, 1024)" and "16 x 1024" are equivalent. A scalar must be written as "()".
     """
     inner = text.strip()
     if inner == "()":

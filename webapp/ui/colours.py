@@ -1,7 +1,7 @@
 """Lexers for untrusted text. They support only a few languages, and their running time is limited.
 
-On hostile text, Pygments' patterns take quadratic time, and in some languages even more, but each single step is short. The clock is therefore
-checked between steps, and text that takes too long is shown without colours.
+On hostile text, Pygments' patterns take quadratic time, or even more in some languages, but each single step is short. The clock is therefore checked
+between steps, and text that takes too long is shown without colours.
 """
 
 from __future__ import annotations

@@ -26,11 +26,11 @@ from webapp.review.shares import share_of
 @dataclass(frozen=True)
 class Place:
     key: str  # keys that open it from anywhere, such as "g r"
-    url: str  # name of the URL
+    url: str  # name of the URL pattern
     label: str
-    prefixes: tuple[str, ...]  # prefixes of the paths on which this is the current place
+    prefixes: tuple[str, ...]  # paths with one of these prefixes make this the current place
     about: str = ""  # a sentence on its purpose
-    used: str = ""  # column of `in_use` that must be true for the bar to show it; "" to show it always
+    used: str = ""  # column of `in_use` that must be true for the bar to show it, or "" to show it always
     count: str = ""  # name of the context variable that holds the number of waiting items
 
 
@@ -41,7 +41,7 @@ DESTINATIONS = [
     Place("g l", "leaderboard:table", "Leaderboard", ("/leaderboard/",), "What works best on which tasks and devices."),
     Place("g i", "review:overview", "Review", ("/review/",), "Comments and verdicts of the team."),
 ]
-# Pages that most people never need. The bar shows only those that the team uses, and the page `ui:advanced` lists all of them.
+# Pages that most people never need. The bar shows only those that the team uses. The page `ui:advanced` lists all of them.
 ADVANCED = [
     Place("g d", "fleet:devices", "Devices", ("/devices/",), "What each verifier's host can do, and how to connect a GPU."),
     Place(
@@ -103,7 +103,7 @@ def protection_words(doctor: dict[str, Any]) -> str:
 
 
 def waiting_letters(user: User) -> int:
-    """Return the number of prompts in the user's teams that wait for a person."""
+    """Return the number of prompts in the user's teams that are waiting for a person."""
     return Letter.objects.filter(team__in=user.teams.all(), run__isnull=False, reply=None, withdrawn_at=None).count()
 
 

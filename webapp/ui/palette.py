@@ -113,7 +113,7 @@ def kernels(request: HttpRequest, words: list[str]) -> Iterator[Hit]:
 
 
 def events(request: HttpRequest, words: list[str]) -> Iterator[Hit]:
-    """Yield messages of people and agents if words in them begin with the given words."""
+    """Yield messages from people and agents if words in them begin with the given words."""
     query, teams = _beginnings(" ".join(words)), list(teams_with(request).values_list("pk", flat=True))
     if not query:
         return

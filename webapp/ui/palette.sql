@@ -1,5 +1,5 @@
 -- name: events
--- The newest among a limited number of matching events. Migration 0010 of the runs app has an index on exactly these kinds.
+-- The newest of a limited number of matching events. Migration 0010 of the runs app has an index on exactly these kinds.
 SELECT run_id, seq, kind, title, payload FROM (
   SELECT e.run_id, e.seq, e.kind, r.title, e.payload::text AS payload, e.at
   FROM runs_event e JOIN runs_run r ON r.id = e.run_id

@@ -128,7 +128,7 @@ def figure(value: Any) -> Figure | None:
 
 
 def times(ratio: float) -> str:
-    """Format with three significant figures but always with the complete integer part, as in 2.41, 12.3 and 141."""
+    """Format with three significant figures, but always with the complete integer part, as in 2.41, 12.3 and 141."""
     return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.1f}" if ratio < 100 else f"{ratio:.0f}"
 
 
@@ -146,7 +146,7 @@ def run_status(run: Run) -> dict[str, Any]:
 @register.simple_tag
 def row_headline(run: Run) -> Headline:
     """Return the headline of a run in a list."""
-    from webapp.runs.pages.headline import of_row  # that app has not been loaded when this library is imported
+    from webapp.runs.pages.headline import of_row  # the app is not loaded yet when this library is imported
 
     return of_row(run)
 
@@ -228,7 +228,7 @@ def whisker(value: Any, scale: tuple[float, float]) -> dict[str, Any]:
 
 @register.inclusion_tag("partials/device_tag.html")
 def device_tag(kind: str, name: str = "") -> dict[str, Any]:
-    """`kind` is "cpu", "cuda" or a device such as "cuda:0". `name` has the format of Report.environment.device_name."""
+    """Render the tag. `kind` is "cpu", "cuda" or a device such as "cuda:0". `name` has the format of Report.environment.device_name."""
     family = str(kind or "").partition(":")[0]
     return {"family": family, "label": short_device(name) or {"cpu": "CPU", "cuda": "CUDA"}.get(family, kind), "name": name or kind}
 
@@ -305,7 +305,7 @@ def seconds(value: float | None) -> str:
 
 @register.simple_tag
 def progress(spent: float | None, expected: float | None = None) -> str:
-    """Format progress against the usual duration, as in "12 s of about 20 s". If it takes longer than usual, say so. Same wording as
+    """Format progress against the usual duration, as in "12 s of about 20 s". If it takes longer than usual, say so. The wording matches
     static/js/run/progress.js."""
     shown = seconds(None if spent is None else float(round(spent))).replace(".0 s", " s")
     if expected is None or spent is None:
@@ -358,7 +358,7 @@ def whole(value: float | None) -> str:
 
 @register.filter
 def counted(value: Any, noun: str) -> str:
-    """Return a number or the length of a list, with its noun.
+    """Return a number, or the length of a list, with its noun.
 
     `{{ 1|counted:"run" }}` is "1 run"; `"entry,entries"` gives an irregular plural.
     """

@@ -1,4 +1,4 @@
-// Keeps <time data-ago datetime="..."> current, with the server's wording (webapp/ui/tags.py).
+// Keeps <time data-ago datetime="..."> current, worded as on the server (webapp/ui/tags.py).
 export function ago(date, now = Date.now()) {
   const seconds = Math.max(0, Math.round((now - date.getTime()) / 1000));
   if (seconds < 10) return "just now";

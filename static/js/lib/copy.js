@@ -3,7 +3,7 @@ import { say } from "./say.js";
 
 export async function copyText(text) {
   if (navigator.clipboard && window.isSecureContext) return navigator.clipboard.writeText(text);
-  // The clipboard API is not available over plain http from another host.
+  // The clipboard API is not available over plain HTTP from another host.
   const area = document.createElement("textarea");
   area.value = text;
   area.className = "visually-hidden";

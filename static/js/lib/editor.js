@@ -74,7 +74,7 @@ function typeOver(event, view) {
   return true;
 }
 
-// Turns `textarea` into an editor. `onChange(text)` is called after each change by the person or by `setText`.
+// Turns `textarea` into an editor. `onChange(text)` is called after each change, whether by the person or by `setText`.
 export function attachEditor(textarea, { label, readOnly = false, onChange = () => {} } = {}) {
   const host = document.createElement("div");
   host.className = "editor-host";
@@ -103,7 +103,7 @@ export function attachEditor(textarea, { label, readOnly = false, onChange = () 
         syntaxHighlighting(highlight),
         look,
         EditorView.contentAttributes.of({ "aria-label": `${label ?? textarea.getAttribute("aria-label") ?? "Source"}. Escape, then Tab leaves the editor.`, spellcheck: "false", tabindex: "0" }),
-        // Escape followed by Tab leaves the editor. Tab alone indents, so keyboard users would otherwise be trapped.
+        // Escape followed by Tab leaves the editor. Tab alone indents, which would otherwise trap keyboard users.
         keymap.of([...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...lintKeymap, indentWithTab]),
         EditorView.domEventHandlers({ beforeinput: typeOver }),
         EditorView.updateListener.of((update) => {

@@ -1,5 +1,5 @@
-// Keyboard shortcuts. A page adds its own with `shortcut("x", "what it does", action)`; they appear in the help (?).
-// The two keys of a shortcut such as "g r" are pressed one after the other. Shortcuts don't fire while somebody is typing in a field.
+// Keyboard shortcuts. A page adds its own with `shortcut("x", "what it does", action)`, and they appear in the help (?). The two keys of a shortcut
+// such as "g r" are pressed one after the other. Shortcuts don't fire while somebody is typing in a field.
 const shortcuts = new Map();
 let pending = "";
 let pendingTimer = null;

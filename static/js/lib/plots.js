@@ -26,7 +26,7 @@ function plotly() {
   return loading;
 }
 
-// Resolves the tokens to colours that Plotly understands. A token holds the values for both themes, so an element has to resolve it.
+// Resolves the tokens to colours that Plotly understands. A token holds the values for both themes, so it must be resolved by an element.
 export function themeOf() {
   const probe = document.createElement("i");
   probe.hidden = true;
@@ -43,8 +43,7 @@ export function themeOf() {
   return theme;
 }
 
-// The style of the n-th series (0-based). The colour varies first, then the dash and symbol. Colour is never the only difference between two of the
-// first 25.
+// The style of the n-th series (0-based). The colour varies first, then the dash and symbol. No two of the first 25 differ in colour alone.
 export function styleOf(theme, at) {
   return { colour: theme.series[at % SERIES], dash: DASHES[Math.floor(at / SERIES + at) % DASHES.length], symbol: SYMBOLS[at % SYMBOLS.length] };
 }
@@ -130,7 +129,7 @@ function follow(box, Plotly, redraw) {
   sizes.observe(box);
 }
 
-// Arrow keys move from point to point in the given order, and show the same label as the pointer.
+// Arrow keys move from point to point in the given order and show the same label as the pointer does.
 function walk(box, Plotly, points) {
   let at = -1;
   box.tabIndex = 0;

@@ -1,5 +1,5 @@
 // <div class="tabs" role="tablist"> of <button role="tab" aria-controls="id">: arrow keys move between tabs. If the tablist has data-hash, the URL's
-// hash names the selected tab. Works for content that is swapped in later, too.
+// hash names the selected tab. Also works for content that is swapped in later.
 export function selectTab(tab, { focus = false } = {}) {
   const list = tab.closest("[role=tablist]");
   for (const other of list.querySelectorAll("[role=tab]")) {

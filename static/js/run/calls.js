@@ -1,4 +1,4 @@
-// Shows an exchange with a model: one line in the conversation that expands to its figures, prompts and reply.
+// Shows an exchange with a model as one line in the conversation, which expands to its figures, prompts and reply.
 import { counted } from "../lib/words.js";
 import { codeBlock } from "./colours.js";
 import { h } from "./dom.js";

@@ -1,4 +1,4 @@
-// The candidate's own page: the folds of its diff, its timeline, and keys to step to the next candidate.
+// The candidate's own page: the folds of its diff, its timeline, and keys for stepping to the next candidate.
 import { diffKeys, wireDiffs } from "./diff.js";
 import { mountTimelines } from "../timeline/mount.js";
 import { shortcut } from "../lib/keys.js";

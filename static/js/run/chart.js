@@ -1,4 +1,4 @@
-// Plots the speedup over the attempts. Each point has its interval, and a cross marks a program that was refused or wrong, with the reason.
+// Plots the speedup over the attempts. Each point has its interval. A cross marks a program that was refused or wrong and gives the reason.
 import { svg } from "./dom.js";
 import { bestCandidate } from "./store.js";
 import { interval, ms, statusOf, times } from "./format.js";
@@ -26,7 +26,7 @@ export class Chart {
     box.addEventListener("keydown", (event) => this.step(event));
   }
 
-  // Tab reaches only one point, the selected or the best one. The arrow keys move from there.
+  // Tab reaches only one point, which is the selected or the best one. The arrow keys move from there.
   step(event) {
     const points = [...this.box.querySelectorAll(".point")];
     const at = points.indexOf(document.activeElement);
@@ -115,8 +115,8 @@ export class Chart {
   }
 }
 
-// The axis extends from below the slowest interval (or eager) to above the fastest, so intervals are wide enough to compare. 1 is always a tick.
-// `intervals` holds [low, high] for each program.
+// The axis extends from below the slowest interval (or eager) to above the fastest, so that intervals are wide enough to compare. There is always a
+// tick at 1. `intervals` holds [low, high] for each program.
 export function scaleOf(intervals) {
   const low = Math.min(1, ...intervals.map((one) => one[0]));
   const high = Math.max(1.25, ...intervals.map((one) => one[1]));

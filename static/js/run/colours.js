@@ -1,4 +1,4 @@
-// Highlights code in messages. The parsers are loaded when the first code comes into view.
+// Highlights code in messages. The parsers are loaded when the first code scrolls into view.
 import { h } from "./dom.js";
 
 const LANGUAGES = { python: "python", py: "python", cpp: "cpp", "c++": "cpp", c: "cpp", cuda: "cpp", cu: "cpp", triton: "python" };
@@ -6,7 +6,7 @@ const MOST = 60000; // in characters; longer code stays plain so that it renders
 
 let parsers = null;
 
-// Returns a <pre> that shows the code as plain text immediately, and with colours as soon as they are known.
+// Returns a <pre> that shows the code as plain text immediately, and highlighted once the parsers are loaded.
 export function codeBlock(code, language) {
   const block = h("pre", { class: "fence", tabindex: "0" }, code);
   const known = LANGUAGES[language.toLowerCase()] ?? guess(code);

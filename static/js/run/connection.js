@@ -1,4 +1,4 @@
-// Receives the events of a run, each exactly once and in order, even if the network fails.
+// Receives a run's events, each exactly once and in order, even if the network fails.
 //
 // Websocket: {"type":"open","since":N} -> {"type":"events","events":[...],"last":M,"head":H}, acknowledged from time to time by
 // {"type":"ack","seq":M}. The cursor is the last seq in the store, so a reconnect requests exactly the missing events. While no socket is open, the
@@ -64,7 +64,7 @@ export class Connection {
       socket.send(JSON.stringify({ type: "open", since: this.cursor() }));
     };
     socket.onmessage = (message) => {
-      if (socket !== this.socket) return; // a late message from an older socket; the newer socket delivers it again
+      if (socket !== this.socket) return; // a late message from an older socket; the newer socket receives it again
       this.heard();
       this.tries = 0;
       this.status("live");
@@ -79,8 +79,8 @@ export class Connection {
       characters += message.data.length;
       if (frames < ACK_FRAMES && characters < ACK_CHARACTERS) return;
       [frames, characters] = [0, 0];
-      // Acknowledge only what came over this socket. A poll may have moved the cursor further, and acknowledging it would include frames still in
-      // transit.
+      // Acknowledge only what came over this socket. A poll may have moved the cursor further, and acknowledging that position would include frames
+      // still in transit.
       socket.send(JSON.stringify({ type: "ack", seq: frame.last }));
     };
     socket.onclose = ({ code }) => {

@@ -1,4 +1,4 @@
-// The conversation shows the entries in the order of the trace, streams texts, and follows the end until the reader scrolls away.
+// Shows the entries in the order of the trace, streams texts, and follows the end until the reader scrolls away.
 import { AGENTS, cutLines, ENTRIES, QUIET, summaryOf, tickStage } from "./entries.js";
 import { CopyMenu } from "./copying.js";
 import { h, setText } from "./dom.js";
@@ -141,7 +141,7 @@ export class Conversation {
     if (focused) body.querySelector(focused)?.focus();
   }
 
-  // A streaming text only grows, so new text is appended to its text node and a selection in it survives.
+  // A streaming text only grows, so new text is appended to its text node, which preserves a selection in it.
   streams(body, item) {
     const shown = body.firstElementChild;
     if (item.done || !shown?.classList.contains("streaming")) return false;
@@ -202,7 +202,7 @@ export class Conversation {
     };
   }
 
-  // Brings an entry into view, opens it and marks it. Returns false if the entry has not arrived yet.
+  // Brings an entry into view, opens it and marks it. Returns false if the entry has not yet arrived.
   reveal(item) {
     if (!item || item.index >= this.rows.count) return false;
     this.setFollowing(false);
@@ -217,7 +217,7 @@ export class Conversation {
     return true;
   }
 
-  // Does the same for a search hit: opens the text that contains it and scrolls to the place.
+  // Does the same for a search hit: opens the text that contains it and scrolls to the hit.
   async revealHit(item, hit, needles) {
     if (!this.reveal(item)) return;
     const inside = () => rangesIn(this.rows.rows.get(item.index), needles, 1)[0];
@@ -245,7 +245,7 @@ export class Conversation {
     paint(this.needles ? this.rows.rows.values() : [], this.needles);
   }
 
-  // The item that a step starts from: the selected one if it is in view, otherwise the first visible one.
+  // The item from which a step starts: the selected one if it is in view, or else the first visible one.
   get place() {
     const chosen = this.selected ? this.state.itemById.get(this.selected) : null;
     const box = this.scroller.getBoundingClientRect();

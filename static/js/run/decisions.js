@@ -23,7 +23,7 @@ export class Decisions {
     this.draw(state);
   }
 
-  // The reader's scroll position in the list and the focused link are kept.
+  // Keeps the reader's scroll position in the list and the focused link.
   replace(markup) {
     const list = this.box.querySelector("[data-scroll]");
     const [top, left] = [list?.scrollTop ?? 0, list?.scrollLeft ?? 0];

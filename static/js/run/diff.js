@@ -1,4 +1,4 @@
-// Shared behaviour of all diffs: loading parts as the reader scrolls, folds, hunks, keyboard navigation by line, and copying without the gutter.
+// Behaviour shared by all diffs: loading parts as the reader scrolls, folds, hunks, keyboard navigation by line, and copying without the gutter.
 import { say } from "../lib/say.js";
 import { counted } from "../lib/words.js";
 
@@ -154,7 +154,7 @@ function heads(diff) {
   return [...found.values()];
 }
 
-// The current row for the keyboard, or none if the reader has scrolled away from it.
+// The row of the keyboard cursor, or none if the reader has scrolled away from it.
 function seenCursor(diff) {
   const row = diff.querySelector("tr.cursor");
   const box = row?.getBoundingClientRect();
@@ -254,7 +254,7 @@ export function diffKeys(root, shortcut) {
   hash();
 }
 
-// Copying takes only code, and only from one side. A selection stays on the side where it begins.
+// Copying takes only code, and only from one side. A selection stays on the side where it began.
 
 function chooseSide(event) {
   const table = event.target.closest?.(".diff-table.split");
@@ -268,13 +268,13 @@ function copied(event) {
   if (!table) return;
   const side = table.classList.contains("split") ? table.dataset.selects ?? "new" : "";
   const cells = selection.getRangeAt(0).cloneContents().querySelectorAll(`td.src${side ? `.${side}` : ""}`);
-  if (cells.length < 2) return; // in a single line, the browser's own copy is right
+  if (cells.length < 2) return; // within a single line, the browser's own copy is right
   for (const cell of cells) for (const extra of cell.querySelectorAll(".sign, .visually-hidden")) extra.remove();
   event.preventDefault();
   event.clipboardData.setData("text/plain", [...cells].map((cell) => cell.textContent).join("\n"));
 }
 
-// Notes on hunks from the list of a measured diff are shown at the head of each hunk as well.
+// Notes on hunks from the list of a measured diff are also shown in each hunk's header.
 function putEffects(root) {
   for (const chip of root.querySelectorAll("[data-measured] [data-of]")) {
     for (const number of chip.dataset.of.split(" ")) {

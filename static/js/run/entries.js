@@ -1,4 +1,4 @@
-// Renders the entries of the conversation, one per occurrence. Each function returns the children of the entry's body.
+// Renders the entries of the conversation. Each function returns the children of an entry's body.
 import { h, setText } from "./dom.js";
 import { callDetails, callLine } from "./calls.js";
 import { chip, figure, interval, ms, seconds, size, speedupText, statusOf, times } from "./format.js";
@@ -271,7 +271,7 @@ function verdictOf(item) {
   return item.message ? chip("infrastructure_error") : chip("ok", "done");
 }
 
-// The stages in one row: finished ones, the running one with its clock, and those to come.
+// The stages in one row: finished ones, the running one with its clock, and those still to come.
 function stageList(item, state, now) {
   const told = item.stages.filter((stage) => stage.name !== "queue" || stage.status !== "passed" || stage.seconds >= WORTH_SAYING);
   const known = new Map(told.map((stage) => [stage.name, stage]));
@@ -324,7 +324,7 @@ export function summaryOf(item, state) {
   return (words?.() ?? "").slice(0, 200).replaceAll(/\s+/g, " ");
 }
 
-// A string that arrived as a preview says so, with the server's count.
+// Says that a string arrived as a preview, with the server's count.
 export function cutLines(item, reading) {
   const opened = reading.strings.get(item.id);
   if (opened?.error) return [h("p", { class: "small" }, `The rest could not be loaded: ${opened.error}.`)];

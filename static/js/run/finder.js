@@ -1,4 +1,4 @@
-// Searches the whole trace. The server searches, so rows that are not in the document are found too, and the page jumps to them.
+// Searches the whole trace. The server does the search, so rows that are not in the document are found too, and the page jumps to them.
 import { h, setText } from "./dom.js";
 import { needlesOf } from "./findings.js";
 import { shortcut } from "../lib/keys.js";
@@ -160,7 +160,7 @@ export class Finder {
   step(by) {
     if (!this.places.length) return;
     if (this.at < 0) {
-      // Starts from the entry in view and wraps around.
+      // Starts at the entry in view and wraps around.
       const { place } = this.conversation;
       const first = this.places.findIndex((seq) => (this.entryOf(seq)?.index ?? -1) >= place);
       this.stepTo(by > 0 ? Math.max(0, first) : first <= 0 ? this.places.length - 1 : first - 1);

@@ -47,7 +47,7 @@ export function paint(rows, needles) {
 // Scrolls to a range as if it were an element.
 export const firstLine = (range) => ({ getBoundingClientRect: () => range.getClientRects()[0] ?? range.startContainer.parentElement.getBoundingClientRect() });
 
-// Splits a query like the server (webapp/runs/trace/search.py): quoted phrases are matched literally, words in upper or lower case.
+// Splits a query as the server does (webapp/runs/trace/search.py): quoted phrases are matched literally, and words in upper or lower case.
 export function needlesOf(query) {
   const exact = [...query.matchAll(/"([^"]+)"/g)].map(([, phrase]) => phrase);
   const words = query.replaceAll(/"[^"]*"?/g, " ").toLowerCase().split(/\s+/).filter(Boolean);

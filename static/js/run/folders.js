@@ -74,7 +74,7 @@ export const FOLDERS = {
       usage: null, dollars: null, done: false,
     });
     state.calls.set(payload.key, item);
-    const before = state.messages.get(payload.key); // a fork repeats requests that its parent already had an answer to
+    const before = state.messages.get(payload.key); // a fork repeats requests that were already answered in its parent
     if (before?.done) Object.assign(before, { done: false, answer: "" });
     changes.header = true;
   },

@@ -74,6 +74,6 @@ export function figure(value) {
   return Math.abs(value) >= 1e6 || (value !== 0 && Math.abs(value) < 1e-3) ? value.toExponential(2) : String(Number(value.toPrecision(4)));
 }
 
-// A single word for places without room for more.
+// A single word for places that have no room for more.
 const SHORT = { wrong_result: "wrong", build_failed: "build", crashed: "crash", timed_out: "timeout", inconclusive: "unclear", infrastructure_error: "host" };
 export const shortStatus = (name) => SHORT[name] ?? statusOf(name)[2];

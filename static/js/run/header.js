@@ -1,4 +1,4 @@
-// The header answers a visitor's first questions: is the run making progress, how certain is that, and what has it cost?
+// Answers a visitor's first questions: is the run making progress, how certain is that, and what has it cost?
 import { chip, count, interval, ms, seconds, statusOf } from "./format.js";
 import { h, setText } from "./dom.js";
 import { figuresOf, headlineOfRun, NAMES, outcomeChip, toGoOn, useful } from "./headline.js";
@@ -46,7 +46,7 @@ export class Header {
     this.tick();
   }
 
-  // The reason why the run is paused, if no person paused it, and what to do.
+  // Why the run is paused, if no person paused it, and what to do.
   drawPause(state) {
     const pause = state.run.state === "paused" && state.run.pause?.kind ? state.run.pause : null;
     this.part("pause").hidden = !pause;
@@ -84,7 +84,7 @@ export class Header {
     );
   }
 
-  // The best speedup so far, over the best measured baseline as soon as the report names it.
+  // The best speedup so far, over the best measured baseline once the report names it.
   drawBest(state) {
     const best = bestCandidate(state);
     const { run } = state;

@@ -1,4 +1,4 @@
-// The live page of a run. Events are applied to the state as they arrive, and changes are drawn in the next frame.
+// A run's live page. Events are applied to the state as they arrive, and changes are drawn in the next frame.
 import { Connection } from "./connection.js";
 import { Chart } from "./chart.js";
 import { Conversation } from "./conversation.js";
@@ -25,7 +25,7 @@ const root = document.getElementById("run");
 const config = { ...JSON.parse(document.getElementById("run-config").textContent), timelineWorker: root.dataset.timelineWorker };
 const part = (name) => root.querySelector(`[data-part="${name}"]`);
 
-// Elapsed times follow the server's clock, even if this machine's clock is wrong.
+// Elapsed times follow the server's clock, because this machine's clock may be wrong.
 const skew = Date.parse(config.now) - Date.now();
 const now = () => Date.now() + skew;
 
@@ -33,10 +33,10 @@ const state = createState();
 let changes = createChanges();
 let selectedHash = location.hash; // the hash that the selection was read from
 let selection = parse(selectedHash);
-let wanted = selection.event ?? selection.span; // to be scrolled to as soon as it has arrived
+let wanted = selection.event ?? selection.span; // scrolled to once it arrives
 let head = config.lastSeq;
 let scheduled = false;
-let caughtUp = head === 0; // until then the header, chart and panes keep the server's version, because nobody needs to see a replay
+let caughtUp = head === 0; // until then, the header, chart and panes keep the server's version, because nobody needs to watch a replay
 
 const reports = new Reports(config.base);
 const header = new Header(root, config, now, reports);
@@ -108,7 +108,7 @@ function draw() {
   }
 }
 
-// The subject of the right pane: the selection or, by default, the best candidate of a finished run, otherwise the newest candidate.
+// The subject of the right pane: the selection or, by default, the best candidate of a finished run, or else the newest candidate.
 function subject() {
   if (selection.reference) return { subject: "reference", number: null, followed: false };
   if (selection.candidate != null) return { subject: selection.candidate, number: selection.candidate, followed: false };
@@ -135,7 +135,7 @@ function reveal() {
   return conversation.reveal(item);
 }
 
-// The next key press can arrive before the browser reports the new URL, so it has to continue from here.
+// The next key press can arrive before the browser reports the new URL, so it must continue from here.
 function go(next) {
   const hash = write(next);
   const again = hash === location.hash || (hash === "#" && !location.hash);

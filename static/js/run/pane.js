@@ -82,7 +82,7 @@ export class Pane {
     this.body.replaceChildren(h("p", { class: "pane-note muted" }, text));
   }
 
-  // Switches to `key`, and remembers the scroll position of the current content.
+  // Switches to `key` and remembers the scroll position of the current content.
   leave(key) {
     if (this.shownKey) this.scrolls.set(this.shownKey, this.body.scrollTop);
     this.timeline?.destroy();

@@ -6,7 +6,7 @@ const OF_THE_PAST = 2; // number of this run's candidates that weigh as much as 
 const LEAST_LEFT = 0.1; // as a fraction of the elapsed time, because something that outlasts its estimate is not about to end
 const POLL = 5000; // ms
 
-// Formats progress as "12 s of about 20 s". If it takes longer than usual, say so.
+// Formats progress as "12 s of about 20 s". If it takes longer than usual, the text says so.
 export function progressText(spent, expected) {
   if (expected == null) return seconds(spent, 0);
   return spent <= expected ? `${seconds(spent, 0)} of about ${seconds(expected)}` : `${seconds(spent, 0)}, longer than the usual ${seconds(expected)}`;
@@ -24,7 +24,7 @@ export function secondsLeft({ run, candidates, limits }, usual, passed) {
   return Math.min(cap, Math.max(total - passed, passed * LEAST_LEFT));
 }
 
-// Rounds an estimate the way people would say it, because an estimate to the second would suggest too much precision.
+// Rounds an estimate as a person would, because an estimate to the second would suggest too much precision.
 export function roughly(value) {
   if (value < 60) return `${Math.max(10, Math.ceil(value / 10) * 10)} s`;
   if (value < 5400) return `${Math.round(value / 60)} min`;
@@ -33,7 +33,7 @@ export function roughly(value) {
 
 export const leftText = (value) => (value == null ? "" : `About ${roughly(value)} left.`);
 
-// Describes the place in the queue, given the server's response (webapp/runs/workers/standing.py).
+// Describes the position in the queue, given the server's response (webapp/runs/workers/standing.py).
 export function standingText({ what, before, at_work: busy, seconds: wait, online, device, needs_sandbox: needs }) {
   if (!what) return "";
   if (what === "verifier" && needs) return `Needs a sandbox: ${needs}. The run starts by itself once the verifier's host has one.`;
@@ -44,7 +44,7 @@ export function standingText({ what, before, at_work: busy, seconds: wait, onlin
   return `Waiting for a free ${whom}: ${place}${until}.`;
 }
 
-// Requests the place in the queue from the server while something waits.
+// Requests the position in the queue from the server while something is waiting.
 export class Standing {
   constructor(url) {
     this.url = url;
@@ -64,7 +64,7 @@ export class Standing {
     return this.text || fallback;
   }
 
-  // Call this when nothing waits any more.
+  // Call this when nothing is waiting any more.
   rest() {
     this.asked = 0;
     this.text = "";

@@ -50,7 +50,7 @@ export class Reading {
     this.changed(item);
   }
 
-  // The full text of any length, for copying and searching.
+  // The full text, however long, for copying and searching.
   async whole(item) {
     if (item.whole || !item.done) return item.text;
     let text = "";

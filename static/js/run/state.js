@@ -1,4 +1,4 @@
-// The state of a run derived from its events: the data structures, and helpers that the folders (folders.js) share. It doesn't use the DOM.
+// The state of a run, derived from its events: the data structures, and helpers shared by the folders (folders.js). It doesn't use the DOM.
 import { PREVIEW, characters, newlines, preview } from "./preview.js";
 
 export function createState() {
@@ -74,7 +74,7 @@ export function finishText(item) {
   item.whole = !item.gap && !item.artefact && characters(item.text) === item.characters;
 }
 
-// Adds a piece of a streamed text. A stretch of the trace contains many pieces as one, with a preview and the counts of the full text.
+// Adds a piece of a streamed text. In a stretch of the trace, many pieces are merged into one, with a preview and the counts of the full text.
 /** @param {import("./events.js").MessageDelta} payload */
 export function addText(item, payload) {
   const text = payload.text ?? "";
@@ -83,7 +83,7 @@ export function addText(item, payload) {
     return;
   }
   if (payload.offset < item.characters) {
-    // The call was in flight when its writer died, and its text starts again from here.
+    // The writer died while the call was in flight, and the text starts again from here.
     item.text = [...item.text].slice(0, payload.offset).join("");
     item.characters = payload.offset;
     item.newlines = newlines(item.text);
@@ -106,7 +106,7 @@ export function spend(state, event, changes, amounts) {
   changes.tree = true;
 }
 
-// The item that shows an event: its own, or the earlier item that it adds to. A piece of a text belongs to the item of the text.
+// The item that shows an event: its own, or the earlier item that it adds to. A piece of a text belongs to the text's item.
 export function itemOf(state, seq) {
   if (!(seq <= state.last)) return null;
   const told = state.told.get(seq);
@@ -155,7 +155,7 @@ export function verificationItem(state, event, payload, changes) {
   return item;
 }
 
-// The full measurement is the result, and a quick one only guides the search.
+// The full measurement is the result. A quick one only guides the search.
 /** @param {import("./events.js").VerificationFinished} payload */
 export function takeVerdict(candidate, payload, seq) {
   if (candidate.tier === "full" && payload.tier === "quick" && candidate.status) return;

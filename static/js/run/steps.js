@@ -1,4 +1,4 @@
-// Steps through the entries of a kind (decisions, failures, improvements) and to the best result.
+// Steps through the entries of one kind (decisions, failures, improvements) and to the best result.
 import { setText } from "./dom.js";
 import { shortcut } from "../lib/keys.js";
 import { say } from "../lib/say.js";

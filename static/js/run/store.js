@@ -6,8 +6,8 @@ import { createChanges } from "./state.js";
 
 export { bestCandidate, createChanges, createState, expectedSeconds, itemOf } from "./state.js";
 
-// Applies `events` to `state` and records the changes. Events that were already applied are skipped. At a gap it stops and returns false, so the
-// caller can request events from `state.last` again.
+// Applies `events` to `state` and records the changes. Skips events that were already applied. Stops at a gap and returns false, so that the caller
+// can request events from `state.last` again.
 export function fold(state, events, changes = createChanges()) {
   for (const event of events) {
     if (event.seq <= state.last) continue;

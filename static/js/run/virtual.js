@@ -2,7 +2,7 @@
 // browser's scroll anchoring keeps the visible text in place while the heights above it become known.
 import { h } from "./dom.js";
 
-const FEW = 300; // up to this many rows, all are in the document, so the browser's own search and printing include them
+const FEW = 300; // up to this many rows, all are in the document, so that the browser's own search and printing include them
 const OVERSCAN = 1; // screens above and below the view
 
 // Row heights and their sums, stored in a Fenwick tree. Every operation is O(log n).

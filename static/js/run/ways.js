@@ -1,4 +1,4 @@
-// Shows the ways of a run side by side. The server renders them, and this module requests them again when one has changed.
+// Shows the ways of a run side by side. The server renders them, and this module requests them again when one of them has changed.
 const AGAIN_MS = 1000; // shortest interval between requests
 
 export class Ways {
@@ -26,7 +26,7 @@ export class Ways {
     this.waiting = null;
   }
 
-  // Anything that the reader has opened or focused stays that way.
+  // Keeps anything that the reader has opened or focused.
   show(html) {
     const open = this.box.querySelector("details")?.open;
     const focused = this.box.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;

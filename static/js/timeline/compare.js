@@ -1,4 +1,4 @@
-// Compares two timelines on one scale: finds moments at which they can be aligned, and computes the differences of their totals by name.
+// Compares two timelines on one scale: finds moments at which they can be aligned, and computes the differences between their totals by name.
 import { counted } from "../lib/words.js";
 import { h } from "../run/dom.js";
 import { count, duration, percent, signed } from "./format.js";
@@ -7,7 +7,7 @@ import { groupCell } from "./figures.js";
 const MOST_ANCHORS = 60;
 const TOP = 20;
 
-// The program's ranges, identified by name and occurrence number, which is what two recordings of the same task have in common.
+// The program's ranges, identified by name and occurrence number, which two recordings of the same task have in common.
 function ranges(model) {
   const nvtx = model.header.kinds.indexOf("nvtx");
   const { kind, name, start, duration: took } = model.columns;
@@ -27,8 +27,8 @@ function ranges(model) {
   });
 }
 
-// The moments that all models share: [{label, at: [ns in each]}]. The start of the recording is always one of them, and the first common range is the
-// default.
+// The moments that all models share: [{label, at: [ns in each]}]. They always include the start of the recording. The default is the first common
+// range.
 export function anchors(models) {
   const found = [{ label: "the start of the recording", at: models.map(() => 0) }];
   const others = models.map((model) => new Map(ranges(model).map((range) => [range.label, range.at])));
@@ -39,8 +39,8 @@ export function anchors(models) {
   return found;
 }
 
-// The recorded calls of the model (ranges named `iter`): their count, the mean time from the start of one to the next, and the range in ns that they
-// fill. Null if there are none.
+// The model's recorded calls (ranges named `iter`): their count, the mean time from the start of one to the next, and the range in ns that they span.
+// Null if there are none.
 export function iterations(model) {
   const found = ranges(model).filter((range) => /^iter \d+$/.test(range.label));
   return found.length ? { count: found.length, wall: (found.at(-1).to - found[0].from) / found.length, from: found[0].from, to: found.at(-1).to } : null;

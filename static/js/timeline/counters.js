@@ -11,7 +11,7 @@ export function sampleFrom({ times }, time) {
   return low;
 }
 
-// The mean of the samples in [from, to). If there are none, the last sample before the range; null outside the sampled time.
+// The mean of the samples in [from, to). If there are none, the last sample before the range. Null outside the sampled time.
 export function mean(counter, from, to) {
   const [first, last] = [sampleFrom(counter, from), sampleFrom(counter, to)];
   if (last > first) {
@@ -28,7 +28,7 @@ export function reading({ unit }, value) {
   return unit ? `${text} ${unit}` : text;
 }
 
-// The upper end of a counter's scale: 100 for a percentage, otherwise its highest sample.
+// The upper end of a counter's scale: 100 for a percentage, or else its highest sample.
 export function ceiling(counter) {
   if (counter.unit === "%") return 100;
   if (counter.highest === undefined) counter.highest = counter.values.reduce((most, value) => Math.max(most, value), 0) || 1;

@@ -47,7 +47,7 @@ function threadsPair({ grid, block }) {
   return [["threads", [...grid, ...block].reduce((product, size) => product * size, 1).toLocaleString("en")]];
 }
 
-// The counters of Nsight Compute for this kernel (mean over its launches), and the sampled counters while the event ran.
+// This kernel's counters from Nsight Compute (means over its launches), and the counters sampled while the event ran.
 function counterParts(lane, event) {
   const { model, config } = lane;
   if (kindOf(model, event) !== "kernel") return [];

@@ -32,7 +32,7 @@ export function headline(found, { span, from, to }, measured) {
   return parts.join(" · ");
 }
 
-// The kernels inside a graph that was recorded as a whole are unknown, so their number must not be shown as zero.
+// The kernels inside a graph that was recorded only as a whole are unknown, so their number must not be shown as zero.
 function kernelCounts({ kernels }, hidden) {
   if (!hidden) return [counted(kernels, "kernel")];
   const inside = `kernels inside ${counted(hidden, "CUDA graph launch")} not recorded`;
@@ -113,7 +113,7 @@ function causes(device, named, show) {
 }
 
 // A table of rows from stats.byGroup. Shares are fractions of the time `whole`, `title` is the heading of the rows, and `search` is null if the rows
-// aren't names of events.
+// are not names of events.
 export function groupTable(model, rows, whole, title, caption, search) {
   const cells = (row) => [count(row.count), duration(row.total), percent(whole ? row.total / whole : 0), duration(row.total / row.count), duration(row.least), duration(row.most)];
   return h(

@@ -9,7 +9,7 @@ export function duration(ns) {
 
 export const signed = (ns) => (ns > 0 ? `+${duration(ns)}` : ns < 0 ? `−${duration(-ns)}` : "0");
 
-// The ticks of a time axis: about `wish` round steps, with labels precise enough to tell neighbours apart.
+// The ticks of a time axis: about `wish` round steps, with labels precise enough to distinguish neighbours.
 export function ticks(from, to, wish) {
   const raw = (to - from) / Math.max(1, wish);
   const power = 10 ** Math.floor(Math.log10(raw));
@@ -25,7 +25,7 @@ export function ticks(from, to, wish) {
 export const percent = (part) => (!Number.isFinite(part) ? "–" : `${(part * 100).toFixed((part > 0 && part < 0.1) || (part < 1 && part > 0.99) ? 1 : 0)} %`);
 export const count = (number) => number.toLocaleString("en");
 
-// Shortens a kernel's name to what fits: the full name, or else the function without types, namespaces and template arguments.
+// Shortens a kernel's name to fit: the full name, or else the function without types, namespaces and template arguments.
 export function shortName(name) {
   const plain = name.replace(/^void /, "").replaceAll("<unnamed>", "unnamed").replaceAll("(anonymous namespace)", "unnamed");
   const end = plain.search(/[<(]/);

@@ -26,7 +26,8 @@ export function firstHits(model, events, order, most = MOST) {
   return kept;
 }
 
-// `choose(lane, event)` selects a hit, `reorder(order)` changes the order, and `named` says that there are two lanes to tell apart.
+// `choose(lane, event)` selects a hit, `reorder(order)` changes the order, and `named` says that hits come from two lanes, which must be
+// distinguished.
 export function hitsPanel(lanes, named, order, choose, reorder) {
   const all = lanes.reduce((sum, lane) => sum + lane.matches.events.length, 0);
   const choice = h("select", { "aria-label": "Order of the hits" }, Object.entries(ORDERS).map(([value, text]) => h("option", { value, selected: value === order }, text)));

@@ -1,9 +1,9 @@
-// Handles the pointer and the wheel on a lane, as in Perfetto: drag measures, shift-drag (or the middle button) pans, ctrl-wheel zooms at the
-// pointer, shift-wheel pans, the plain wheel scrolls the rows. Touch: one finger pans, two zoom, a long press and drag measures.
+// Handles the pointer and the wheel on a lane, as in Perfetto. Dragging measures, shift-drag (or the middle button) pans, ctrl-wheel zooms at the
+// pointer, shift-wheel pans, and the plain wheel scrolls the rows. Touch: one finger pans, two zoom, and a long press followed by a drag measures.
 import { AXIS } from "./rows.js";
 
 const LONG_PRESS = 450; // ms
-const SNAP = 5; // in px; a measured edge snaps to the start or end of an event this close
+const SNAP = 5; // in px; a measured edge snaps to an event's start or end within this distance
 
 export class Input {
   constructor(box, lane) {

@@ -87,7 +87,7 @@ export class Lane {
     return { from: this.box.range.from + this.offset, to: this.box.range.to + this.offset };
   }
 
-  // Lays out the rows again after folding or a change of the row height or size.
+  // Lays out the rows again after folding or a change of the row height or box size.
   relayout() {
     const track = HEIGHTS[this.box.rowHeight];
     this.laid = layout(this.model, this.choice, track);
@@ -97,7 +97,7 @@ export class Lane {
     this.resize();
   }
 
-  // The minimap shows the widest range of the box, on this timeline's own clock.
+  // The minimap shows the box's widest range, on this timeline's own clock.
   overview() {
     const { from, to } = this.box.bounds();
     this.minimap.use(this.model, this.devices, this.span, { from: from + this.offset, to: to + this.offset });
@@ -161,7 +161,7 @@ export class Lane {
     if (y != null && (y < scrollTop + AXIS || y > scrollTop + clientHeight - 24)) this.scroller.scrollTop = Math.max(0, y - clientHeight / 2);
   }
 
-  // The event after (1) or before (-1) the selected one in its track. If none is selected, the first visible event of the device.
+  // The event after (1) or before (-1) the selected one in its track. If none is selected, the device's first visible event.
   next(by) {
     const { model } = this;
     if (this.selected < 0) {
@@ -188,7 +188,7 @@ export class Lane {
     return -1;
   }
 
-  // The lines between two y positions on the canvas. Empty, which means all lines, if the drag began on the time axis.
+  // The lines between two y positions on the canvas. An empty list means all lines, which is the case if the drag began on the time axis.
   linesBetween(a, b) {
     const top = this.scroller.scrollTop;
     const [low, high] = a < b ? [a, b] : [b, a];

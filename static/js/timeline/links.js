@@ -1,9 +1,9 @@
-// A CUDA call and the work that it launched share a correlation id. It is used for the arrows of the selection, launch latencies and causes of idle
-// time.
+// A CUDA call and the work that it launched share a correlation id, which is used for the arrows of the selection, launch latencies and causes of
+// idle time.
 const DENSE = 1 << 24; // highest correlation id in the table; the writer numbers the ids from 1
 
-// Linked lists of the events that share a correlation id: head[c] is the first event, and next[i] the one after i. Both hold the index + 1, so 0 ends
-// a list.
+// Linked lists of the events that share a correlation id. head[c] is the first event, and next[i] is the one after i. Both hold the index + 1, so
+// that 0 ends a list.
 export function correlations(correlation) {
   let highest = 0;
   for (let i = 0; i < correlation.length; i += 1) if (correlation[i] > highest) highest = correlation[i];

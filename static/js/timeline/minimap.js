@@ -1,5 +1,5 @@
 // The whole span at a glance: how busy each device was, which part is on the screen, and where the marks are. In a comparison, the span covers both
-// aligned timelines, so the same position in the two strips is the same moment.
+// aligned timelines, so the same position in both strips is the same moment.
 import { busyWithin } from "./tracks.js";
 
 const MOST_BANDS = 4; // more devices share one band
@@ -41,7 +41,7 @@ export class Minimap {
     this.picture = null;
   }
 
-  // The picture of the load is drawn once per size and theme. Each frame copies it and draws the window over it.
+  // The picture of the load is drawn once per size and theme. Each frame copies it and draws the window on top.
   draw(view, palette, marks = []) {
     if (!this.filled) return;
     const { context, width, height, ratio } = this;

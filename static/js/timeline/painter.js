@@ -179,7 +179,7 @@ export class Painter {
     if (matches) this.fillMatches(track, base, view, matches, scale);
   }
 
-  // The longest narrow event in a column represents all of them, so search hits are drawn over it.
+  // A column's longest narrow event represents all of its narrow events, so search hits are drawn over it.
   fillMatches(track, base, view, matches, scale) {
     const { model, palette, pixels, pixelRows } = this;
     const { start, duration: took } = model.columns;

@@ -9,7 +9,7 @@ const RANGE = HUES + 1;
 const NAMED = ["surface", "sunken", "line", "line-strong", "text", "text-2", "text-3", "accent", "warn"];
 
 export class Palette {
-  // `probe` is an element of the page. Its computed colours are read, because a canvas doesn't follow CSS variables automatically.
+  // Reads the computed colours of a probe element in `parent`, because a canvas doesn't follow CSS variables automatically.
   constructor(parent) {
     const probe = document.createElement("span");
     probe.hidden = true;

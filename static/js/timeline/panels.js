@@ -1,4 +1,4 @@
-// The panels below the canvas: the selected event, marks, and the figures of the measured or visible range, which are computed when the view comes to
+// The panels below the canvas: the selected event, marks, and the figures of the measured or visible range, which are computed once the view comes to
 // rest.
 import { saveCsv } from "../lib/csv.js";
 import { h } from "../run/dom.js";
@@ -126,7 +126,7 @@ export class Panels {
     this.countCalls();
   }
 
-  // Compares the whole recordings, each divided by its number of calls, which is fair regardless of the visible part.
+  // Compares the whole recordings, each divided by its number of calls, so the comparison is fair regardless of the visible part.
   countCalls() {
     const { lanes } = this.box;
     const calls = lanes.map((lane) => lane.calls);

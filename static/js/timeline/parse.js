@@ -73,7 +73,7 @@ function check(header, { start, duration, name, row, kind, correlation, depth, d
   }
 }
 
-// The buffers to transfer from the worker to the page without copying, each listed once.
+// The buffers to transfer from the worker to the page without copying, each listed only once.
 export function transferables(model) {
   const arrays = [...Object.values(model.columns), model.firstTrack, model.offsets, model.reach, model.sum, model.own, model.launch, model.hiddenGraphs, model.links.head, model.links.next];
   for (const { times, values } of model.header.counters) arrays.push(times, values);

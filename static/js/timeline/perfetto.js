@@ -1,9 +1,9 @@
-// "Open in Perfetto": the trace goes from this page to a tab of ui.perfetto.dev by postMessage, and nowhere else, and only when the user clicks. It
-// is the only feature that needs another host. Protocol: PING until PONG, then {perfetto: {buffer, title}}
+// "Open in Perfetto" sends the trace from this page to a tab of ui.perfetto.dev by postMessage. The trace goes to no other place, and only when the
+// user clicks. No other feature needs another host. Protocol: PING until PONG, then {perfetto: {buffer, title}}
 // (https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui).
 const PERFETTO = "https://ui.perfetto.dev";
 const PING_EVERY = 100; // ms
-const PATIENCE = 20_000; // ms after which the page reports that Perfetto does not answer
+const PATIENCE = 20_000; // ms after which the page reports that Perfetto does not respond
 
 // `say(text, bad)` reports progress. Resolves to whether Perfetto has accepted the trace.
 export async function openInPerfetto({ url, title, say }) {

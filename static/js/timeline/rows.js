@@ -1,5 +1,5 @@
-// The lines of a timeline: group headings (a GPU, the CUDA calls, the ranges) and their rows, with their positions. Labels are HTML, so that screen
-// readers can read them and the keyboard can fold them.
+// The lines of a timeline: group headings (a GPU, the CUDA calls, the ranges) and their rows, with their positions. Labels are HTML, so that they can
+// be read by screen readers and folded with the keyboard.
 import { h, setText } from "../run/dom.js";
 import { mean, reading } from "./counters.js";
 import { percent } from "./format.js";
@@ -110,7 +110,7 @@ function trackButtons(line, act) {
   return [button("⇡", line.pinned ? "Unpin" : "Pin to the top", () => act.pin(line.key), line.pinned), button("✕", "Hide", () => act.hide(line.key))];
 }
 
-// Shows how busy each stream is in the visible range and the counter values there. Only text that has changed is written.
+// Shows how busy each stream is in the visible range, and the counter values there. Only text that has changed is written.
 export function showShares(model, lines, from, to) {
   for (const line of lines) {
     if (line.counter) setText(line.share, reading(line.counter, mean(line.counter, from, to)));
@@ -124,7 +124,7 @@ export function lineOf(lines, model, event) {
   return lines.find((line) => line.kind === "row" && line.key === key) ?? lines.find((line) => line.kind === "group" && line.rows.includes(row));
 }
 
-// The row height is remembered only in this browser.
+// The row height is stored only in this browser.
 const STORED = "timeline-rows";
 
 export function rememberedHeight() {

@@ -1,4 +1,4 @@
-// Finds events by name, with a text or a regular expression.
+// Finds events by name, using a text or a regular expression.
 
 // Returns {names: matching indices, events: all their events in track order}, or null for an empty search. Throws a SyntaxError with a sentence.
 export function find(model, text, asExpression) {

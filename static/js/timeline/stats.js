@@ -95,8 +95,8 @@ export function* byGroup(model, rows, from, to, group, category = () => "") {
 }
 
 // Analyses one device over [from, to): where its time goes, the gaps between events, and their causes. The idle time before an event is attributed to
-// the host until the call that launched it began, and to launching after that. If that call had begun before the device became idle, the event was
-// queued. (Causes as in HolisticTraceAnalysis.)
+// the host until the call that launched it began, and to launching after that. If that call began before the device became idle, the event was
+// queued. (The causes are those of HolisticTraceAnalysis.)
 function* ofDevice(model, device, from, to, category) {
   const { start, duration, kind } = model.columns;
   const [kernel, graph] = ["kernel", "graph"].map((text) => model.header.kinds.indexOf(text));
@@ -185,7 +185,7 @@ function* ofStream(model, row, from, to) {
   return { row, events, busy: busyWithin(model, track, from, to), gaps: spread(gaps) };
 }
 
-// The calls in the range that launched something on a device.
+// The number of calls in the range that launched something on a device.
 function* launchCalls(model, from, to) {
   const { start, correlation, kind } = model.columns;
   const api = model.header.kinds.indexOf("api");

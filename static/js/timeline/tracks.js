@@ -1,5 +1,5 @@
-// A track is one line of boxes, which is a row at one depth. Events are sorted by (row, depth, start), so that a track is a slice of every column and
-// a binary search finds the visible events.
+// A track is one line of boxes: a row at one depth. Events are sorted by (row, depth, start), so a track is a slice of every column, and a binary
+// search finds the visible events.
 
 export function buildTracks(header, columns) {
   const count = columns.start.length;

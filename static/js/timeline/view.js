@@ -15,11 +15,11 @@ import { find, stepMatch } from "./search.js";
 import { Toolbar } from "./toolbar.js";
 
 const LEAST_SPAN = 20; // smallest visible range in ns
-const REST = 120; // ms after the last move until the figures are computed
+const REST = 120; // ms after the last move before the figures are computed
 
 export class TimelineView {
-  // `lanes` is [{url, name, sha?, own?}] for one or two timelines. For a single one, `url` and `name` are enough. `own` holds the names of the
-  // program's own kernels.
+  // `lanes` is [{url, name, sha?, own?}] for one or two timelines. For a single one, `url` and `name` suffice. `own` holds the names of the program's
+  // own kernels.
   constructor(element, { url, name = "", worker = null, lanes = [{ url, name }] }) {
     Object.assign(this, { element, workerUrl: worker, lanesWanted: lanes.length });
     this.range = { from: 0, to: 1 };
@@ -213,7 +213,7 @@ export class TimelineView {
     this.settle();
   }
 
-  // Brings an event into view, and zooms in if it would be too small to see.
+  // Brings an event into view, zooming in if it would otherwise be too small to see.
   reveal(lane, event) {
     const { start, duration: took } = lane.model.columns;
     const wide = this.range.to - this.range.from;
@@ -239,7 +239,7 @@ export class TimelineView {
     else if (this.measuredRange) this.show(this.measuredRange.from, this.measuredRange.to);
   }
 
-  // Shows [from, to] on the common scale with some room around it.
+  // Shows [from, to] on the common scale, with some room around it.
   show(from, to) {
     const room = Math.max((to - from) * 0.25, LEAST_SPAN);
     this.set(from - room, to + room);

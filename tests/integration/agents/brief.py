@@ -1,4 +1,4 @@
-"""The real verifier for tests of how agents use its verdicts."""
+"""The real verifier, for tests of how agents use its verdicts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from verifier.jobs import JobResult
 
 
 class Brief:
-    """Skips profiles, confirms winners in tier quick, and answers a job that has already passed with its earlier result.
+    """Skips profiles, confirms winners in tier quick, and repeats the earlier result for a job that has already passed.
 
-    Tier full and profiles have tests of their own (test_solve.py).
+    Tier full and profiles have separate tests (test_solve.py).
     """
 
     def __init__(self, client: Verifier):

@@ -1,4 +1,4 @@
-"""The client against a third-party server: `transformers serve` with a tiny model of random weights, created for the test."""
+"""Tests the client against a third-party server: `transformers serve` with a tiny, randomly initialised model that is created for the test."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LlamaForCausalLM(LlamaConfig(vocab_size=len(vocabulary), **size, bos_token_id=0,
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """Base URL and model of a running server."""
+    """Returns the base URL and the model of a running server."""
     folder = tmp_path_factory.mktemp("tiny-llama")
     quiet = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder), "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
     subprocess.run([sys.executable, "-c", MAKE_MODEL, str(folder)], env=quiet, check=True, capture_output=True, timeout=STARTS_WITHIN)
@@ -106,7 +106,7 @@ async def test_a_reply_streams_with_usage(models):
     reply, deltas = await collect(models, 60)
     assert len(deltas) > 1 and "".join(d.text for d in deltas) == reply.text and reply.attempts == 1
     assert reply.finish in ("length", "stop") and reply.usage.input_tokens > 30 and 0 < reply.usage.output_tokens <= 60
-    assert reply.usage.input_tokens <= models.estimate("tiny", asked(60))["tokens"] * 3  # one token per byte: the worst case of the estimate
+    assert reply.usage.input_tokens <= models.estimate("tiny", asked(60))["tokens"] * 3  # one token per byte, the worst case for the estimate
     assert "tiny-llama" in reply.model
 
 

@@ -1,4 +1,4 @@
-"""Whole runs on this machine's CPU: the real compiler, the real verifier, real processes."""
+"""Whole runs on this machine's CPU with the real compiler, the real verifier and real processes."""
 
 from __future__ import annotations
 

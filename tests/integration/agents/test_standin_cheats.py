@@ -1,4 +1,5 @@
-"""Some of the stand-in's cheats on a task outside the corpus: the verifier refuses them there too. bench/standin_cheats.py runs all of them."""
+"""Tries some of the stand-in's cheats on a task outside the corpus. The verifier must refuse them there too. bench/standin_cheats.py runs all of
+them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each workflow with the built-in roles on a real task: the real compiler and the real verifier, two programs each.
+"""Runs each workflow with the built-in roles on a real task, with the real compiler and the real verifier, for two programs each.
 
 All workflows share one verifier, which performs each job only once even if several workflows request it (`Brief`).
 """
@@ -40,7 +40,7 @@ WORKFLOWS = ("forge", "pilot", "branch", "beam", "worldmodel", "descend", "rando
 
 @pytest.fixture(scope="module")
 def solved(tmp_path_factory):
-    """`solved(workflow)` runs a workflow; all of them share a verifier, whose processes start once."""
+    """`solved(workflow)` runs a workflow. All workflows share a verifier, whose processes start only once."""
     from verifier.client import Verifier
 
     with asyncio.Runner() as runner:

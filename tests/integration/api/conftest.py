@@ -23,13 +23,13 @@ def people(transactional_db) -> People:
 
 @pytest.fixture
 def token(people) -> str:
-    """A token of Alice's for her team, with every scope that a program needs."""
+    """Returns a token of Alice's for her team, with every scope that a program needs."""
     return tokens.issue(people.alice, people.alice.personal_team, "tests", ["read", "submit", "verify"])[1]
 
 
 @pytest.fixture
 def environment(server, token, tmp_path) -> dict[str, str]:
-    """For the command line: the token and the address."""
+    """Returns the command line's environment, with the token and the URL."""
     return {
         "STITCHWORK_URL": server,
         "STITCHWORK_TOKEN": token,

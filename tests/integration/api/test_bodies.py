@@ -1,4 +1,4 @@
-"""Maximum request sizes by sender; on a real Daphne, which answers before the body has been sent."""
+"""Maximum request sizes by sender, on a real Daphne, which responds before the body has been sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 
 def session_cookie(server: str) -> str:
-    """An installation's cookie has its port in its name."""
+    """Returns the name of the installation's session cookie, which contains its port."""
     return f"stitchwork_session_{urlsplit(server).port}"
 
 
@@ -68,7 +68,7 @@ def test_who_has_a_token_or_a_session_sends_more(server, people, token):
         browser.get(reverse("accounts:sign_in_link", args=[SignInLink.issue(people.alice)]))
         cookie = {session_cookie(server): browser.cookies[session_cookie(server)]}
     answer = httpx.post(f"{server}/submit/check", data={"kind": "task", "source": "#" * (2 * MIB)}, cookies=cookie, timeout=30)
-    assert answer.status_code == 403  # the form's own token is missing, so the body has been read
+    assert answer.status_code == 403  # the form's own token is missing, which shows that the body has been read
 
 
 def test_and_never_more_than_a_zip(server, token):

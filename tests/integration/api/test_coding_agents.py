@@ -1,4 +1,4 @@
-"""The tools for coding agents, through the protocol's own client: over stdio, and at /mcp on a real Daphne."""
+"""The tools for coding agents, called through the protocol's own client: over stdio, and at /mcp on a real Daphne."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def told(client: Client, tool: str, **arguments) -> str:
     result = await client.call_tool(tool, arguments)
     text = "\n".join(part.text for part in result.content)
     assert not result.is_error, text
-    assert len(text) < 8000  # a model's context is short
+    assert len(text) < 8000  # a model's context is limited
     return text
 
 
@@ -83,7 +83,7 @@ def judge_next(**of) -> None:
 
 
 async def judged(client: Client, task: str, program: str, **of) -> str:
-    """Calls `verify_program` with this verdict, which arrives while the tool waits."""
+    """Calls `verify_program`. The given verdict arrives while the tool is waiting."""
     asked = asyncio.create_task(told(client, "verify_program", task=task, program=program, wait_seconds=60))
     while not await sync_to_async(Run.objects.filter(state="queued", workflow="verify").exists)():
         assert not asked.done(), asked.result()
@@ -135,7 +135,7 @@ async def test_every_tool_answers_over_http(over_http, people):
         assert "asked for" in await told(client, "cancel_run", run=submitted.split()[1].rstrip(":"))
         assert "no Python source" in await refused(
             client, "verify_program", task="/etc/passwd.py", program=PROGRAM
-        )  # files are the agent's, not ours
+        )  # files belong to the agent's host
         assert "no id of a run" in await refused(client, "run_status", run="softmax")
 
 

@@ -1,4 +1,4 @@
-"""The command `stitchwork` as a separate process against a real Daphne; the test plays the verifier's part."""
+"""Runs the command `stitchwork` as a separate process against a real Daphne. The test plays the verifier's part."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def files(tmp_path) -> Path:
 
 @pytest.fixture
 def call(environment, files, monkeypatch, capsys):
-    """Runs a command to its end in this process: (exit code, stdout, stderr)."""
+    """Runs a command to completion in this process and returns (exit code, stdout, stderr)."""
     monkeypatch.chdir(files)
     monkeypatch.setattr("stitchwork.api.time.sleep", lambda seconds: None)
 
@@ -83,7 +83,7 @@ def submitted(**of) -> Run:
 
 
 def judged(begin, *arguments: str, **of) -> tuple[int, str, str]:
-    """Runs `stitchwork verify` to its end, with this verdict."""
+    """Runs `stitchwork verify` to completion with this verdict."""
     process = begin("verify", "task.py", "mine.py", *arguments)
     finish(submitted(state="queued"), **of)
     out, err = process.communicate(timeout=60)
@@ -101,7 +101,7 @@ def test_a_program_that_passed(begin):
 
 @pytest.mark.slow
 def test_too_slow_is_a_failure_for_ci_and_so_is_wrong(begin):
-    code, out, _ = judged(begin, "--min-speedup", "2.4")  # the middle is above it, the lower bound is not
+    code, out, _ = judged(begin, "--min-speedup", "2.4")  # the point estimate is above it, but the lower bound is not
     assert code == 1 and "too slow: the lower bound" in out
     code, out, _ = judged(begin, "--tier", "quick", status="wrong_result")
     assert code == 1 and "wrong result" in out and "heavy-tailed" in out and "error 0.83, bound 1.5e-06" in out
@@ -273,7 +273,7 @@ def test_login_keeps_the_token_for_its_owner_alone(call, server, token, tmp_path
     assert code == 0 and "alice in team alice (owner), may read, submit, verify" in out and token not in out + err
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600 and stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
     assert call("runs", **empty)[0] == 0
-    assert call("runs", STITCHWORK_URL="http://127.0.0.1:9", STITCHWORK_TOKEN="")[0] == 2  # its token is not sent anywhere else
+    assert call("runs", STITCHWORK_URL="http://127.0.0.1:9", STITCHWORK_TOKEN="")[0] == 2  # its token is not sent to any other server
     assert "there is no token for http://127.0.0.1:9" in call("runs", STITCHWORK_URL="http://127.0.0.1:9", STITCHWORK_TOKEN="")[2]
     wrong = call("login", server, stdin="sw_wrong\n", **empty)
     assert wrong[0] == 2 and "unknown, revoked or expired" in wrong[2] and call("runs", **empty)[0] == 0
@@ -298,7 +298,7 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & {"torch", "djang
 
 
 def test_it_needs_neither_torch_nor_django(environment):
-    """As on a laptop: only the package, with httpx."""
+    """The package needs only httpx, as on a laptop."""
     alone = environment | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", LAPTOP], env=alone, cwd="/", capture_output=True, text=True, timeout=60)
     assert done.stdout == "[]\n", done.stderr

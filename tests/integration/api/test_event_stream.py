@@ -1,4 +1,4 @@
-"""Server-sent events from a real Daphne: live, from a cursor, to the run's end."""
+"""Server-sent events from a real Daphne: live, from a cursor, and to the end of the run."""
 
 from __future__ import annotations
 

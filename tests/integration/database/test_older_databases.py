@@ -24,7 +24,7 @@ NAME = "older"
 
 @pytest.fixture(params=sorted(KEPT.glob("database-*.tar.xz")), ids=lambda path: path.name)
 def older(request, django_db_setup, django_db_blocker):
-    """An earlier version's database in place of the test database, migrated as by `make run`."""
+    """Puts an earlier version's database in place of the test database and migrates it as `make run` does."""
     try:
         psql = binaries() / "psql"
     except PostgresError as error:

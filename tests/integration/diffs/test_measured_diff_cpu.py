@@ -1,4 +1,4 @@
-"""A measured diff end to end on the CPU device: the real queue rows, the real verifier, one hunk that matters and one that does not."""
+"""Measures a diff end to end on the CPU device, with real queue rows, the real verifier, one hunk that matters and one that does not."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def test_what_each_hunk_is_worth(tmp_path):
     asyncio.run(work())
     rows = {row.number: row for row in measured.hunks.all()}
     said = {number: (row.status, row.message, effect_of(row).text) for number, row in rows.items()}
-    assert rows[3].low > 1.5, said  # forty times the work
+    assert rows[3].low > 1.5, said  # forty times as much work
     assert rows[0].low > 1.5, said
-    assert rows[4].low < rows[3].low / 4 and rows[4].status == "passed", said  # one copy, which can be half of a light task's time
+    assert rows[4].low < rows[3].low / 4 and rows[4].status == "passed", said  # a single copy, which can take half of a light task's time
     assert effect_of(rows[1]).text == "no effect" and "cannot be reverted alone" in effect_of(rows[2]).text
     assert rows[5].status == "passed" and rows[5].low < 1.2, said
     assert rows[3].result is not None

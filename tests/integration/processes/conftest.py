@@ -9,7 +9,8 @@ from tests.integration.processes.stack import Browser, Stack, prepared
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory) -> Iterator[Stack]:
-    """One installation for all tests that leave it running; each starts its own runs on it, and the processes that it kills come back."""
+    """Yields one installation for all tests that leave it running. Each test starts its own runs on it, and the processes that it kills are
+    restarted."""
     stack = Stack(prepared(tmp_path_factory.mktemp("stack") / "data")).start()
     yield stack
     stack.stop()

@@ -77,7 +77,7 @@ class Stack:
         return Browser(self)
 
     def take_link(self) -> str:
-        """Returns an unused sign-in link: the one from the start, or a new one."""
+        """Returns an unused sign-in link: the one printed at the start, or a new one."""
         link, self.link = self.link, ""
         return link or self.manage("signin_link").strip()
 
@@ -108,7 +108,7 @@ class Stack:
 
 
 class Browser:
-    """A user who signed in with the one-time link, without scripts."""
+    """A user without scripts, who signed in with the one-time link."""
 
     def __init__(self, stack: Stack):
         self.stack = stack
@@ -130,7 +130,7 @@ class Browser:
             return answer.read().decode()
 
     def submit(self, path: str, **fields: str) -> str:
-        """Starts a run through a page's form; returns its id."""
+        """Starts a run through a page's form and returns the run's id."""
         self.get(path)
         self.post(path, **fields)
         found = re.search(r"/runs/([0-9a-f-]{36})/", self.url)
@@ -142,8 +142,8 @@ class Browser:
 
 
 def prepared(data: Path) -> Path:
-    """Creates the data directory `data` in the state of an installation that was started before: a copy of one that was prepared once for all these
-    tests. test_life.py tests a start on an empty directory."""
+    """Creates the data directory `data` in the state of an installation that has been started before, by copying one that was prepared once for all
+    these tests. test_life.py tests a start with an empty directory."""
     return data if os.environ.get("DATABASE_URL") else data_directory(data)
 
 

@@ -22,7 +22,7 @@ from tests.integration.processes.stack import Browser, Stack, descendants, prepa
 from webapp.environment import ROOT
 
 MAKE = "import json; from tests.unit.webapp.cast import make_run; from webapp.accounts.models import User; print(make_run(User.objects.get()).pk)"
-AWAY_SECONDS = 8.0  # longer than a pool waits for a connection before it retries at growing intervals
+AWAY_SECONDS = 8.0  # longer than a pool waits for a connection before it retries at increasing intervals
 BACK_SECONDS = 15.0  # on a busy machine; the hang that this test guards against lasted for minutes
 
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.xdist_group("database restart")
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory):
-    """Without the processes that would query the database on their own."""
+    """Starts an installation without the processes that would query the database on their own."""
     own = Stack(prepared(tmp_path_factory.mktemp("restarted") / "data")).start("--only", "web")
     yield own
     own.stop()
@@ -91,7 +91,7 @@ def test_the_live_page_goes_on_after_the_database_was_away(stack, away):
     note(stack, run)
     stack.await_true(lambda: all(viewer.seen == [1] for viewer in viewers), "the first note on all pages")
     if away:
-        os.kill(stack.process.pid, signal.SIGSTOP)  # nothing restarts it in the meantime
+        os.kill(stack.process.pid, signal.SIGSTOP)  # so that it restarts nothing in the meantime
     os.kill(postmaster(stack), signal.SIGKILL)
     asking = [threading.Thread(target=lambda: _answers(browser), daemon=True) for _ in range(20)]
     for thread in asking:
@@ -113,7 +113,7 @@ def test_the_live_page_goes_on_after_the_database_was_away(stack, away):
 def test_every_page_says_that_the_database_is_away(stack):
     browser = stack.browser()
     run = new_run(stack)
-    os.kill(stack.process.pid, signal.SIGSTOP)  # nothing restarts it in the meantime
+    os.kill(stack.process.pid, signal.SIGSTOP)  # so that it restarts nothing in the meantime
     os.kill(postmaster(stack), signal.SIGKILL)
     pages = ["/", "/runs/", f"/runs/{run}/", "/submit/", "/tasks/", "/leaderboard/", "/devices/", "/account/", "/review/", "/compare/"]
     with ThreadPoolExecutor(len(pages)) as threads:

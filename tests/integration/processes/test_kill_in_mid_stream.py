@@ -1,4 +1,4 @@
-"""`kill -9` of the orchestrator while a model answers: the run continues from its journal, repeats only that request, and both are counted."""
+"""Kills the orchestrator with `kill -9` while a model answers. The run continues from its journal, repeats only that request, and counts both."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PIECES = ["I have ", "thought about it, ", "and there is no plan."]
 
 
 class SlowModel(BaseHTTPRequestHandler):
-    """Chat completions as a stream. The first reply never ends; later ones do, and none of them is a plan."""
+    """Streams chat completions. The first reply never ends. Later ones do, but none of them is a plan."""
 
     bodies: list[dict] = []
     protocol_version = "HTTP/1.1"

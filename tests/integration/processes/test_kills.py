@@ -1,4 +1,4 @@
-"""`kill -9` in the middle of a run: it continues, or ends in a named state, with every event that was shown and no duplicate verdict."""
+"""Uses `kill -9` in the middle of a run. The run continues or ends in a named state, with every event that was shown and no duplicate verdict."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def get_init_inputs():
     return []
 """
 RIGHT = TASK.replace("class Model(", "class ModelNew(")
-WRONG = RIGHT.replace("x * 2.0", "x * 2.5")  # gets its verdict at the first trial, without minutes of timing
+WRONG = RIGHT.replace("x * 2.0", "x * 2.5")  # gets its verdict in the first trial, without minutes of timing
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -39,7 +39,7 @@ def start_run(browser: Browser, title: str, program: str = WRONG) -> str:
 
 
 def shown(stack: Stack, browser: Browser, run: str, stage: str) -> list[dict]:
-    """Events as a page has them once the verification of the program has reached `stage`."""
+    """Returns the events that a page has once the verification of the program has reached `stage`."""
 
     def look() -> list[dict] | None:
         events = browser.events(run)

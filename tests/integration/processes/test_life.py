@@ -1,4 +1,4 @@
-"""Starting and stopping an installation: one line, nothing left behind, everything kept."""
+"""Starts and stops an installation: it prints one line, leaves nothing behind and keeps everything."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def own(tmp_path):
 
 @pytest.fixture
 def new(tmp_path):
-    """Before its first start."""
+    """Yields an installation that has never been started."""
     yield from installation(tmp_path / "a directory with spaces")
 
 
@@ -58,7 +58,7 @@ def test_a_stop_in_the_middle_of_a_run_loses_nothing(own):
     before = shown(own, browser, run, "queue")
     own.stop()
     own.start()
-    events = finished(own, browser, run, before)  # the session continues, too
+    events = finished(own, browser, run, before)  # the browser session continues too
     assert any(e["kind"] == "run.resumed" for e in events)
 
 

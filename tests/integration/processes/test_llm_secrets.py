@@ -1,4 +1,4 @@
-"""A language model's key in a whole installation, with a server that repeats it: the key is in the orchestrator's environment and nowhere else."""
+"""A model's key in a whole installation, with a server that echoes it. The key must be in the orchestrator's environment and nowhere else."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def look():
 
 """
 NOSY += TASK.replace("def get_inputs():", "def get_inputs():\n    look()")
-PROGRAM = WRONG.partition("def get_inputs")[0]  # wrong, so that its verdict takes no minutes of timing
+PROGRAM = WRONG.partition("def get_inputs")[0]  # wrong, so that its verdict needs no minutes of timing
 
 
 @contextmanager
 def server() -> Iterator[tuple[str, list[Asked]]]:
-    """Refuses the first request, breaks off the second, and answers the others; every response repeats what it was sent."""
+    """Refuses the first request, breaks off the second, and answers the others. Every response repeats what it was sent."""
 
     async def refuse(asked, writer):
         await reply({"error": {"message": f"these headers are not enough: {json.dumps(asked.headers)}"}}, "401 X")(asked, writer)
@@ -125,7 +125,7 @@ def test_the_key_is_in_the_orchestrator_and_nowhere_else(tmp_path):
 
 
 def submitted(stack: Stack) -> str:
-    """A run with the model as Coder and Judge, made by the code that the pages use."""
+    """Creates a run with the model as Coder and Judge, using the same code as the pages."""
     (stack.data / "task.py").write_text(NOSY)
     made = stack.manage(
         "shell", "-v", "0", "-c",

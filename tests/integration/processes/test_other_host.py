@@ -35,7 +35,7 @@ def ip(*arguments: str) -> None:
 
 
 class Hosts:
-    """Namespaces `database` and `verifier` with their links: web -- database -- verifier."""
+    """The namespaces `database` and `verifier` with their links: web -- database -- verifier."""
 
     def __init__(self) -> None:
         mark = uuid.uuid4().hex[:6]
@@ -59,7 +59,7 @@ class Hosts:
             ip("-n", name, "link", "set", device, "up")
 
     def inside(self, name: str) -> list[str]:
-        """Returns a command's prefix. `ip netns exec` is not used because it hides the control groups."""
+        """Returns a prefix for commands. `ip netns exec` is not used because it hides the control groups."""
         return ["nsenter", f"--net=/run/netns/{name}", "--"]
 
     def remove(self) -> None:
@@ -83,7 +83,7 @@ def hosts():
 
 @pytest.fixture(scope="module")
 def urls(hosts, tmp_path_factory):
-    """Postgres alone on its host; its URLs as seen by web and by the verifier."""
+    """Runs Postgres on a separate host. Returns its URLs as seen by web and by the verifier."""
     try:
         programs, prefix = binaries(18), as_unprivileged()
     except PostgresError as error:
@@ -122,7 +122,7 @@ def web(urls, tmp_path):
 
 @pytest.fixture
 def far_verifier(hosts, urls, web, tmp_path):
-    """Runs `manage.py verifier` on the third host, with its own data directory; it starts after the web process has created the tables."""
+    """Runs `manage.py verifier` on the third host with its own data directory, after the web process has created the tables."""
     data = tmp_path / "far"
     kept = {name: value for name, value in os.environ.items() if name not in ("DJANGO_SETTINGS_MODULE", "DATA_DIR", "PORT", "DATABASE_URL")}
     environment = kept | {"DATABASE_URL": urls[1], "DATA_DIR": str(data)}
@@ -178,7 +178,7 @@ def test_a_verifier_elsewhere_needs_only_postgres(hosts, urls, web, far_verifier
     rows = web.query("SELECT status, device_id, result_id IS NOT NULL FROM runs_verification WHERE run_id = %s AND kind = 'verify'", run)
     assert rows == [("wrong_result", device, True)]
     assert any(event["kind"] == "verification.stage" and event["payload"]["stage"] == "correctness" for event in events)
-    # It wrote only to its own data directory, and the web's shows no trace of a verification.
+    # It wrote only to its own data directory, and the web process's directory shows no trace of a verification.
     assert (data / "verifier" / "builds").is_dir()
     assert not (web.data / "verifier" / "builds").exists()
     assert PASSWORD not in log.read_text()

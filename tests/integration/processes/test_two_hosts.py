@@ -1,7 +1,6 @@
-"""docs/how-to/two-hosts.md, followed literally as far as one machine allows: its commands, with this machine's names and ports in place of the
-page's.
+"""Follows docs/how-to/two-hosts.md as literally as one machine allows: its commands, with this machine's names and ports in place of the page's.
 
-The GPU host is a second data directory; its device is the CPU. Postgres is Debian's where it is installed, else the wheel's.
+The GPU host is a second data directory, and its device is the CPU. Postgres is Debian's if it is installed, or else the wheel's.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def programs() -> Path:
 
 @pytest.fixture
 def postgres(tmp_path_factory) -> Iterator[tuple[int, str]]:
-    """A separate server on which step 1 is done; its port, and the administrator's URL without a database."""
+    """Yields a separate server on which step 1 has been done: its port, and the administrator's URL without a database."""
     try:
         where, prefix = programs(), as_unprivileged()
     except PostgresError as error:
@@ -85,7 +84,7 @@ class Host:
         return block
 
     def start(self, *parts: str, **environment: str) -> subprocess.Popen:
-        """Runs the commands of the blocks in one shell; the last command keeps running."""
+        """Runs the commands of the blocks in one shell. The last command keeps running."""
         *before, last = "".join(map(self.said, parts)).rstrip("\n").split("\n")
         with self.log.open("ab") as log:
             script = "\n".join([*before, f"exec {last}"])
@@ -116,7 +115,7 @@ def test_the_page_is_followed_to_a_verdict(postgres, tmp_path):
     pages.environment |= {"PORT": str(web)}
     exports = "".join(line for line in exports_and_start.splitlines(keepends=True) if line.startswith("export "))
     running = [pages.start(exports_and_start)]
-    stack = Stack(tmp_path / "pages", DATABASE_URL=f"{admin}/stitchwork")  # to inspect the effects of the page's commands
+    stack = Stack(tmp_path / "pages", DATABASE_URL=f"{admin}/stitchwork")  # used to inspect the effects of the page's commands
     stack.port, stack.base = web, f"http://127.0.0.1:{web}"
     try:
         stack.link = stack.await_true(lambda: re.search(r"ready: (\S+)", pages.log.read_text()), f"ready: {pages.log.read_text()}")[1]
@@ -137,7 +136,7 @@ def test_the_page_is_followed_to_a_verdict(postgres, tmp_path):
 
         former = running.pop()
         former.send_signal(signal.SIGTERM)
-        former.wait(PATIENCE)  # its data directory is free only now
+        former.wait(PATIENCE)  # its data directory is not free until then
         stack.await_true(lambda: stack.query("SELECT 1 FROM fleet_device WHERE heartbeat_at < now() - interval '30 minutes'"), "a clean end")
         running.append(gpu.start(again, STITCHWORK_DEVICES="cpu"))
         stack.await_true(lambda: stack.query("SELECT 1 FROM fleet_device WHERE heartbeat_at > now() - interval '10 seconds'"), "the device again")

@@ -25,7 +25,7 @@ print(tokens.issue(user, user.personal_team, "ci", ["verify"])[1])
 
 @pytest.fixture
 def verify(stack: Stack, tmp_path):
-    """Runs `stitchwork verify` for a program and the task: (exit code, result)."""
+    """Runs `stitchwork verify` for a program and the task, and returns (exit code, result)."""
     token = stack.manage("shell", "-c", ISSUE).strip().splitlines()[-1]
     (tmp_path / "task.py").write_text(TASK)
 

@@ -1,4 +1,4 @@
-"""The environment's server in a thread, with verifiers that the caller chooses."""
+"""Runs the environment's server in a thread, with verifiers that the caller chooses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agents.rl.server import Server
 
 @contextmanager
 def serving(problems: Sequence[Problem], clients: Sequence, turns: int = 1) -> Iterator[str]:
-    """Returns its address."""
+    """Yields the server's URL."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

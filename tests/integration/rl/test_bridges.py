@@ -24,7 +24,7 @@ PROBLEMS = [Problem(id="a", task=TASK), Problem(id="b", task=TASK.replace("softm
 def trained(folder, **given):
     trl = pytest.importorskip("trl")
     datasets = pytest.importorskip("datasets")
-    model, tokenizer = tiny_model((files("trl") / "chat_templates" / "qwen3.jinja").read_text())  # a model whose tool calls TRL can read
+    model, tokenizer = tiny_model((files("trl") / "chat_templates" / "qwen3.jinja").read_text())  # a model whose tool calls TRL can parse
     rows = [{**row, "prompt": [{"role": "user", "content": row["prompt"]}]} for row in trl_rows(PROBLEMS)]
     arguments = trl.GRPOConfig(
         output_dir=str(folder), max_steps=2, per_device_train_batch_size=2, num_generations=2, max_completion_length=8, use_cpu=True, report_to=[],

@@ -1,4 +1,4 @@
-"""The real verifier on the CPU: the filter for synthetic tasks, and an episode whose programs are wrong in several ways."""
+"""Uses the real verifier on the CPU for the filter for synthetic tasks and for an episode whose programs are wrong in several ways."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transformers model is trained, resumed and merged; the merged model answers like the trained one. On the CPU, in single precision."""
+"""Trains, resumes and merges a transformers model on the CPU in single precision. The merged model must answer like the trained one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verifiers, and a process that forks parties, for all tests of this folder: one of each per worker, which runs all tests of a file (`--dist
+"""Verifiers, and a process that forks parties, for all tests in this folder: one of each per worker, which runs all tests of a file (`--dist
 loadfile`)."""
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def bench(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def open_bench(tmp_path_factory):
-    """A verifier without the static stage, so that only the sandbox separates sources from the host. Its client's environment contained secrets when
-    the judge started."""
+    """Yields a verifier without the static stage, so that only the sandbox separates sources from the host. When the judge started, its client's
+    environment contained secrets."""
     bench = Bench(tmp_path_factory.mktemp("open"), limits=dataclasses.replace(LIMITS, call=30), without_static=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ANTHROPIC_API_KEY", PLANTED)

@@ -1,7 +1,7 @@
 """Parties that have no sandbox and skip the 2 s that importing torch takes, because they are forked from one process that has imported it. They suit
 tests of a judge's decisions; confinement, memory limits and a fresh interpreter are tested with real parties.
 
-    python forked.py FD    the process that forks; its other half is `Nursery`
+    python forked.py FD    the process that forks; `Nursery` is its counterpart
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def forked_device(device: Device) -> None:
 
 
 class ForkingPool(Pool):
-    """A pool whose parties are forked on demand, so none is kept in reserve."""
+    """A pool whose parties are forked on demand, so it keeps none in reserve."""
 
     def __init__(self, device: Device, limits: Limits, nursery: Nursery, builder_binds: list[Bind] | None = None):
         super().__init__(device, limits, spares=0, builder_binds=builder_binds)
@@ -152,7 +152,7 @@ def fork(control: socket.socket, fds: list[int], message: dict[str, Any]) -> int
 
 
 def become_party(fds: list[int], message: dict[str, Any]) -> None:
-    """Does what `verifier.parties.party.main` does, without confinement and imports."""
+    """Does what `verifier.parties.party.main` does, but without confinement and imports."""
     os.setsid()
     ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
     for stream in (1, 2):

@@ -29,7 +29,7 @@ SECRET = f"planted-{uuid.uuid4().hex}"
 
 @pytest.fixture
 def host():
-    """Parts of the host that a party must not reach: listening sockets, a process with a secret, a file outside its own /tmp."""
+    """Creates things on the host that a party must not reach: listening sockets, a process with a secret, and a file outside its own /tmp."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         abstract = f"stitch-{uuid.uuid4().hex}"
@@ -69,7 +69,7 @@ def test_nothing_that_a_program_tries_works(open_bench, host, group):
     assert report.status == "crashed" and "ValueError" in report.message, report.message
     found = re.search(r"worked (\[.*\]), refused (\d+)", report.message)
     assert found, report.message
-    # In a checkout below /tmp, a party sees its own, private /tmp around the package; the host's side of it is checked below.
+    # In a checkout below /tmp, a party sees its own, private /tmp around the package. The host's side is checked below.
     private = f" in {root}:" if root.is_relative_to("/tmp") else None
     worked = [attempt for attempt in json.loads(found[1]) if private is None or private not in attempt]
     assert not worked, worked

@@ -1,4 +1,4 @@
-"""Bad input: every task that cannot run gets a problem with a line and a cause, and the service continues."""
+"""Bad input: every task that cannot run produces a problem with a line and a cause, and the service continues."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def test_flags(quick):
     assert quick.admit(forward("return torch.zeros(4)")).flags == ["trivial"]
     assert quick.admit(forward("return x.clone()")).flags == ["trivial"]
     assert quick.admit(forward("return torch.dropout(x, 0.5, True)")).flags == ["stochastic"]
-    # Sums whose order differs from call to call, as with atomic additions, are not random numbers.
+    # Sums whose order varies between calls, as with atomic additions, are not random numbers.
     moving = "torch.calls = getattr(torch, 'calls', 0) + 1\nreturn torch.softmax(x, dim=-1) * (1 + 5e-7 * torch.calls)"
     reordered = quick.admit(forward(moving))
     assert reordered.flags == [] and reordered.deterministic is False
-    # The model's own counter is restored, so that calls from the same state give the same result.
+    # The model's own counter is restored, so calls from the same state give the same result.
     counted = quick.admit(forward(moving.replace("torch.calls", "self.calls").replace("getattr(torch", "getattr(self").replace("5e-7", "1")))
     assert counted.ok and counted.flags == [] and counted.deterministic is True
     assert quick.admit(TASK).flags == []
@@ -84,7 +84,7 @@ def test_flags(quick):
 
 @pytest.mark.timed
 def test_inputs_for_which_the_task_returns_another_number_of_tensors_are_no_fault_of_the_program(bench):
-    """The task's own inputs are positive; a distribution with negative ones is left out because the task does not define their results."""
+    """The task's own inputs are positive. A distribution with negative values is skipped, because the task does not define results for it."""
     task = forward("return (x * 2, x) if bool((x < 0).any()) else (x * 2,)")
     report = bench.verify(task.replace("class Model", "class ModelNew"), task=task)
     assert report.status == "passed", report.message

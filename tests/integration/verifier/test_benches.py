@@ -1,4 +1,4 @@
-"""The foundations of these tests: prepared data directories, and forked parties that are judged like confined ones."""
+"""Tests the foundations of these tests: prepared data directories, and forked parties that are judged like confined ones."""
 
 from __future__ import annotations
 

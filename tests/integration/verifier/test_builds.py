@@ -61,7 +61,7 @@ class ModelNew(nn.Module):
 
 @pytest.fixture
 def workshop(tmp_path):
-    """A pool with its own headers and store, used only for builds."""
+    """Yields a pool with its own headers and store, used only for builds."""
     device = open_device("cpu", prepared(tmp_path))
     headers = Headers(tmp_path)
     pool = Pool(device, Limits(build=600, start=300), spares=0, builder_binds=[headers.bind])
@@ -71,13 +71,13 @@ def workshop(tmp_path):
 
 
 def test_a_program_that_does_not_compile_does_not_wait_for_the_reference(bench: Bench):
-    """The task takes three calls of five seconds to prepare."""
+    """The task needs three calls of five seconds each to prepare."""
     begin = time.monotonic()
     report = bench.verify(built(KERNEL.replace("2 * x[i]", "2 * z[i]"), "return x"), SLOW_TASK)
     assert report.status == "build_failed" and "z" in report.message
     assert [stage.name for stage in report.stages] == ["static", "build"]
     assert report.stages[1].seconds < time.monotonic() - begin
-    assert bench.verify(built(KERNEL, "return x * 0")).status == "wrong_result"  # and the next program is judged
+    assert bench.verify(built(KERNEL, "return x * 0")).status == "wrong_result"  # the next program is still judged
 
 
 def test_a_raw_kernel_is_ready_when_the_program_asks_for_it(workshop):
@@ -107,7 +107,7 @@ def test_a_raw_source_that_is_computed_is_compiled_by_the_program(workshop):
 
 
 def test_builders_see_no_build_of_others(workshop):
-    """The cache belongs to the judge: neither its folder nor a way to write to the headers is in the sandbox."""
+    """The cache belongs to the judge: the sandbox contains neither its folder nor a way to write to the headers."""
     pool, store, headers = workshop
     probe = f"""
 import os

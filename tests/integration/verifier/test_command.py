@@ -23,7 +23,7 @@ def test_a_wrong_program_from_a_cold_start(tmp_path):
     assert report["status"] == "wrong_result" and "task inputs 1" in report["message"]
     assert [stage["name"] for stage in report["stages"]] == ["startup", "static", "build", "correctness"]
     assert report["stages"][0]["seconds"] > 0 and "torch at " in report["stages"][0]["detail"]
-    assert not commands_with(str(tmp_path))  # the judge's interpreter has the data folder among its arguments; the parties are its children
+    assert not commands_with(str(tmp_path))  # the judge's interpreter has the data folder among its arguments, and the parties are its children
 
 
 def commands_with(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""A program that exhausts a resource ends in the right verdict and leaves nothing behind, and the next job runs. Without the static stage."""
+"""A program that exhausts a resource gets the right verdict and leaves nothing behind, and the next job runs. Uses no static stage."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_too_many_open_files(strict):
 def test_too_many_threads(strict):
     lines = "import threading, time\nwhile True:\n    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
     report = strict.verify(with_forward(lines))
-    assert report.status in ("crashed", "timed_out"), report.message  # the thread limit, or the clock on a slow machine
+    assert report.status in ("crashed", "timed_out"), report.message  # because of the thread limit, or of the clock on a slow machine
 
 
 def test_a_daemon_does_not_outlive_its_party(strict):

@@ -62,7 +62,7 @@ def raw(flags: str = SIZED, constructor: str = "") -> str:
 VARIANTS = TASK + "\n\ndef get_input_variants():\n    return [[torch.rand(3, 512)], [torch.rand(2, 5, 512)]]\n"
 BY_SHAPE = raw('f"-DSIZE={size}", f"-DROWS={rows}",').replace("kernel(size)", "kernel(size, rows)").replace("found[size]", "found[size, rows]")
 BY_SHAPE = BY_SHAPE.replace("size not in found", "(size, rows) not in found").replace("kernel(x.shape[-1])", "kernel(x.shape[-1], x.shape[0])")
-# Bound by hand because torch's headers take a minute.
+# Bound by hand, because torch's headers would take a minute.
 BOUND = """#include <Python.h>
 #include <cmath>
 #include "sizes.h"
@@ -156,7 +156,7 @@ def model(forward: str, backward: str = "None") -> str:
 
 @pytest.fixture
 def tried(quick: Quick, monkeypatch):
-    """Judged up to the timing stage."""
+    """Judges programs up to the timing stage."""
 
     def stop(self, trials):
         raise Ended("inconclusive", "tried, and not timed")

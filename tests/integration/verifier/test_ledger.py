@@ -38,7 +38,7 @@ def held() -> float:
 
 @pytest.fixture(scope="module", params=["call by call", "in series"])
 def moments(request, tmp_path_factory):
-    """Returns the maximum units for each kind of request, over an evaluation that passed. Large values are timed call by call, smaller ones in
+    """Returns the maximum units for each kind of request over an evaluation that passed. Large values are timed call by call, and smaller ones in
     series, where each call has separate memory."""
     large = request.param == "call by call"
     folder = tmp_path_factory.mktemp("memory")
@@ -98,14 +98,14 @@ def moments(request, tmp_path_factory):
     return large, {name: units - background for name, units in most.items() if units}
 
 
-OFTEN = 2  # repetitions of the slow count at each moment
+OFTEN = 2  # how often the slow count is done at each moment
 ROOM = 0.3  # units, for small values
-LEARNT = 8  # units of small values that are kept instead of drawn again: first inputs and expectation, kept draws of a series
+LEARNT = 8  # units of small values that are kept rather than drawn again: first inputs and expectation, kept draws of a series
 
 
 @pytest.mark.slow
 def test_the_judge_keeps_no_more_than_the_ledger_says(moments):
-    """The sums exclude what its parties hold besides arenas (`eager`, `precise`, outputs of the last call)."""
+    """The sums exclude what the judge's parties hold besides arenas (`eager`, `precise`, outputs of the last call)."""
     large, moments = moments
     if not large:
         # The ledger contains only the maximum that a series takes, in the party and in the judge's copies.

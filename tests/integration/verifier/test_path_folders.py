@@ -1,4 +1,4 @@
-"""Packages that a host finds through PYTHONPATH reach a party, which runs isolated, and the party's end leaves them in place."""
+"""A party, which runs isolated, can import the packages that its host finds through PYTHONPATH, and leaves them in place when it ends."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ finally:
 def test_a_folder_of_pythonpath_outlives_the_party_that_saw_it(tmp_path):
     (tmp_path / "pydantic").mkdir()
     (tmp_path / "pydantic" / "kept.txt").write_text("still here")
-    # After site-packages in a party, so an empty folder of that name hides nothing there; here it must not come first either.
+    # In a party, the folder comes after site-packages, so an empty folder of that name hides nothing there. It must not come first here either.
     script = f"import sys; sys.path.remove({str(tmp_path)!r})\n{SCRIPT}"
     root = Path(__file__).parents[3]
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{root}"}

@@ -56,7 +56,7 @@ class ModelNew(nn.Module):
 
 @pytest.fixture(scope="module")
 def profiles(tmp_path_factory):
-    """Profiles of the program, of the reference, and of a program that raises."""
+    """Returns profiles of the program, of the reference, and of a program that raises."""
 
     async def take():
         verifier = Verifier("cpu", prepared(tmp_path_factory.mktemp("data")), spares=1)

@@ -17,7 +17,7 @@ def semantics(tmp_path_factory, nursery):
 
 @pytest.fixture(scope="module")
 def hurried(tmp_path_factory, nursery):
-    """Trials with so little time that a task that takes a tenth of a second a call is slow."""
+    """Runs trials with so little time that a task that takes a tenth of a second per call counts as slow."""
     semantics = Semantics(tmp_path_factory.mktemp("hurried"), limits=dataclasses.replace(LIMITS, correctness=0.4), nursery=nursery)
     yield semantics
     semantics.close()
@@ -42,7 +42,7 @@ def test_other_names_are_matched_by_equal_values(semantics):
 
 
 def test_a_refused_state_dict_does_not_turn_the_trials_off(semantics):
-    """Omitted weights, fused ones of another shape, and a constructor that hides its weights."""
+    """Tests omitted weights, fused weights of another shape, and a constructor that hides its weights."""
     dropped = task("return torch.tanh(x) + 0 * self.shut", init="self.shut = nn.Parameter(torch.zeros(256))").replace(
         "class Model(", "class ModelNew("
     )
@@ -72,8 +72,8 @@ def test_weights_fused_in_a_constructor_pass_and_say_so(semantics):
 
 
 def test_wrong_on_purpose_with_other_weights(semantics):
-    """The program reads a gate once, while it is still closed; has a table that is the identity until it is loaded; or has a branch for other
-    weights."""
+    """The program either reads a gate once, while it is still closed, or has a table that is the identity until it is loaded, or has a branch for
+    other weights."""
     once = GATED.replace("self.gate = nn.Parameter(torch.zeros(256))", "self.gate = nn.Parameter(torch.zeros(256))\n        self.shut = True")
     program = once.replace("class Model(", "class ModelNew(").replace("return torch.tanh(x) + self.gate * self.l(x)", "return torch.tanh(x)")
     assert "takes the values for granted" in semantics.judge(program, GATED).wrong
@@ -167,7 +167,7 @@ TWO = task("h = torch.relu(x)\nreturn h * 1.5, h + 1", "torch.randn(32, 64)")
 
 def test_outputs_share_no_element_with_each_other_or_with_themselves(semantics):
     columns = semantics.changed(TWO, "return h * 1.5, h + 1", "y = torch.cat([h * 1.5, h + 1], -1)\n        return y[:, :64], y[:, 64:]")
-    assert not columns.wrong, columns.wrong  # of one allocation, without shared elements
+    assert not columns.wrong, columns.wrong  # views of one allocation that share no elements
     copied = task("h = torch.relu(x) * 1.5\nreturn h, h.clone()", "torch.randn(32, 64)")
     assert "shares its memory with out[" in semantics.changed(copied, "h.clone()", "h").wrong
     assert not semantics.same(task("h = torch.relu(x) * 1.5\nreturn h, h.t()", "torch.randn(32, 64)")).wrong

@@ -1,4 +1,4 @@
-"""The requirements on a program's outputs, inputs, memory and state, over everything that a task may contain."""
+"""The requirements on a program's outputs, inputs, memory and state, for everything that a task may contain."""
 
 from __future__ import annotations
 

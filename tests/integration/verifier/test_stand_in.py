@@ -25,7 +25,7 @@ def enlisted(bench: Semantics, runner) -> Subject:
 
 @pytest.mark.slow
 def test_a_stand_in_outlives_the_threads_that_brought_the_others_up(tmp_path):
-    """With a spare process it survives anyway; here there is none, so its process is new."""
+    """With a spare process, it survives in any case. Here there is none, so its process is new."""
     bench = Semantics(tmp_path, limits=Limits(memory=3 * GIB, full_timing=0.2, correctness=0.1, autotune=0.5, load=60, call=60))
     bench.pool.spares = 0
     enlist = partial(enlisted, bench)

@@ -1,4 +1,4 @@
-"""The verdicts that a program gets, and why."""
+"""The verdicts that programs get, and why."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class Quick(Bench):
 
 
 def forward(body: str, head: str = "") -> str:
-    """Returns a task whose forward has `body`, which begins on line 7 (after `head`'s lines)."""
+    """Returns a task whose forward has `body`, which begins on line 7 (after the lines of `head`)."""
     lines = "\n".join("        " + line for line in body.splitlines())
     return (
         f"import torch\nimport torch.nn as nn\n{head}\n\nclass Model(nn.Module):\n    def forward(self, x):\n{lines}\n\n\n"

@@ -2,7 +2,7 @@
 # class: memory
 # diagnosis: needless-copy
 # method: drop-copies
-# says: the input is cloned so that the kernel can work in place, instead of writing to a new tensor
+# says: the input is cloned so that the kernel can work in place, instead of the kernel writing to a new tensor
 
 import torch
 from torch import nn

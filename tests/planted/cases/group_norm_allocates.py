@@ -2,7 +2,7 @@
 # class: latency | launch
 # diagnosis: cold-allocation
 # method: reuse-workspace
-# says: the buffer of partial sums is allocated by cudaMalloc and freed in every call
+# says: the buffer of partial sums is allocated with cudaMalloc and freed in every call
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: latency | compute | memory
 # diagnosis: bank-conflicts
 # method: pad-shared
-# says: the tile of B is kept transposed without padding, so that a warp reads one bank 32 times
+# says: the tile of B is stored transposed without padding, so a warp reads one bank 32 times
 
 import torch
 from torch import nn

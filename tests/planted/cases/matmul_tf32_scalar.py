@@ -3,7 +3,7 @@
 # diagnosis: no-tensor-cores
 # method: tensor-cores
 # precision: tf32
-# says: under TF32 the product runs on the plain fp32 units
+# says: although TF32 is allowed, the product runs on the plain fp32 units
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: memory
 # diagnosis: needless-fill
 # method: drop-fill
-# says: the output is filled with zeros before every element of it is written
+# says: the output is filled with zeros before every element of it is overwritten
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: launch | latency
 # diagnosis: needless-sync
 # method: drop-sync
-# says: a norm goes to the host and back as an argument in each of 12 steps
+# says: in each of 12 steps, a norm is copied to the host and passed back as an argument
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: launch | latency
 # diagnosis: needless-sync
 # method: drop-sync
-# says: .item() brings the scale of each of 16 layers to the host before its next kernel is launched
+# says: .item() copies the scale of each of 16 layers to the host before the layer's next kernel is launched
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: latency | occupancy
 # diagnosis: serial-section
 # method: tree-reduction
-# says: one thread of each block adds up the partial sums of the 512 others
+# says: one thread of each block adds up the partial sums of all 512 threads
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: memory
 # diagnosis: uncoalesced-access
 # method: coalesce
-# says: one thread walks along each row, so that a warp's loads are a row of 512 bytes apart
+# says: each thread walks along one row, so a warp's loads are a row of 512 bytes apart
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: memory
 # diagnosis: needless-fill
 # method: drop-fill
-# says: the output and a scratch buffer that is overwritten are cleared by cudaMemsetAsync
+# says: the output and a scratch buffer, both of which are overwritten, are cleared with cudaMemsetAsync
 
 import torch
 import torch.nn.functional as F

@@ -41,7 +41,7 @@ class AccountAdapter(DefaultAccountAdapter):
         return settings.SIGN_UP_OPEN or teams.pending_invitation(request) is not None
 
     def save_user(self, request: HttpRequest, user: User, form: forms.Form, commit: bool = True) -> User:
-        """Gives a new account its personal team, and immediately adds it to the team to which it was invited."""
+        """Gives a new account its personal team and immediately adds it to the team to which it was invited."""
         with transaction.atomic():
             super().save_user(request, user, form, commit=True)
             user.make_personal_team()
@@ -51,7 +51,8 @@ class AccountAdapter(DefaultAccountAdapter):
         return user
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
-        """An unresponsive mail server must not prevent anybody from signing in, so the next page only says that no mail was sent."""
+        """Sends mail without raising errors, because an unresponsive mail server must not prevent anybody from signing in. The next page says that no
+        mail was sent."""
         try:
             super().send_mail(template_prefix, email, context)
         except (OSError, SMTPException) as error:

@@ -1,4 +1,4 @@
-"""allauth's forms in our design: they have labels instead of placeholders, connect errors to their fields, and accept no code twice."""
+"""allauth's forms in our design: with labels instead of placeholders, errors linked to their fields, and no code accepted twice."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ else:
 
 
 class Once(Plain, ByCode):
-    """Accepts each code only once. allauth remembers a used code for one period, but we also accept the codes of the neighbouring periods, so a used
-    code must be remembered for all three."""
+    """Accepts each code only once. allauth remembers a used code for one period, but we also accept the codes of the adjacent periods, so a used code
+    must be remembered for all three."""
 
     def clean_code(self) -> str:
         code: str = super().clean_code()

@@ -1,7 +1,7 @@
 """Browsers in which somebody has signed in before.
 
 Wrong passwords are counted by name and address. If many people share one address (in an office, or behind a proxy that is not configured), a stranger
-there could use up the attempts of the others. Attempts from a browser in which a person has signed in before are therefore counted separately, and
+there could use up everybody else's attempts. Attempts from a browser in which a person has signed in before are therefore counted separately, and
 only for that person's name. Strangers can neither lock such a browser nor gain access through it.
 """
 
@@ -18,7 +18,7 @@ from webapp.accounts.models import User
 COOKIE = f"{settings.SESSION_COOKIE_NAME}_known"
 SALT = "stitchwork known browser"
 SECONDS = 180 * 24 * 3600
-MOST = 5  # how many of the most recent names one browser remembers
+MOST = 5  # number of recent names that a browser remembers
 
 
 def remember(request: HttpRequest, response: HttpResponse, user: User) -> None:
@@ -30,7 +30,7 @@ def remember(request: HttpRequest, response: HttpResponse, user: User) -> None:
 
 
 def number(request: HttpRequest, name: str) -> str:
-    """Returns the browser's number if the person with this name has signed in with it, otherwise an empty string."""
+    """Returns the browser's number if the person with this name has signed in with it, or else an empty string."""
     return _held(request).get(name.strip().lower(), "")
 
 

@@ -1,4 +1,4 @@
-"""Second-factor pages that handle the case that SECRET_KEY has changed and the stored secrets can no longer be decrypted."""
+"""Second-factor pages that also work if SECRET_KEY has changed and the stored secrets can no longer be decrypted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SecretLost(Exception):
 
 
 def says_what_is_lost(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Answers 409 and explains what happened and who can fix it. Without the secret every code is wrong, so nobody can sign in this way."""
+    """Responds with 409 and explains what happened and who can fix it. Without the secret every code is wrong, so nobody can sign in this way."""
 
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:

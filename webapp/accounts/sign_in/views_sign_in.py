@@ -23,8 +23,8 @@ from webapp.accounts.signed_in import Request
 @never_cache
 @require_http_methods(["GET"])  # not HEAD, because a link preview must not use up the link
 def sign_in_link(request: HttpRequest, token: str) -> HttpResponse:
-    """Redeems a one-time link. If the person uses two-factor authentication, the next page asks for a code. If a link is opened again in the same
-    browser, it leads to the home page."""
+    """Redeems a one-time link. If the person uses two-factor authentication, the next page asks for a code. Opening a link again in the same browser
+    leads to the home page."""
     user = SignInLink.redeem(token)
     if user is not None and user.is_active:
         record_authentication(request, user, method="link")
@@ -44,7 +44,7 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def invitation(request: HttpRequest, token: str) -> HttpResponse:
-    """Shows who invites the person to which team. A signed-in person accepts with a click; anybody else signs in or signs up."""
+    """Shows who has invited the person to which team. A signed-in person accepts with one click; anybody else signs in or signs up."""
     found = teams.open_invitation(token)
     if found is None:
         return render(request, "accounts/invitation_spent.html", status=410)

@@ -1,1 +1,1 @@
-"""Code that all API calls share: authentication, rate limits, paging and errors."""
+"""Code shared by all API calls: authentication, rate limits, paging and errors."""

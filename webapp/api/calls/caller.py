@@ -22,7 +22,7 @@ class Token(HttpBearer):
     def __call__(self, request: HttpRequest) -> Any | None:
         header = request.headers.get("Authorization", "")
         if not header:
-            return None  # in this case, the session is used instead
+            return None  # the session is then used instead
         grant = tokens.authenticate(header, client_address(request))
         if grant is None:
             raise Refused(401, "This token is unknown, revoked or expired.", TOKEN_HINT, headers={"WWW-Authenticate": 'Bearer error="invalid_token"'})

@@ -1,4 +1,4 @@
-"""Idempotent creation: if a creating call is sent twice with the same `Idempotency-Key`, only one object is created, and both calls get the same
+"""Idempotent creation. If a creating call is sent twice with the same `Idempotency-Key`, only one object is created, and both calls get the same
 response."""
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def once(request: Request, team: Team, create: Callable[[], tuple[int, BaseModel
     """Return the result of `create`, (status, body), or the result that an earlier identical call received.
 
     The key's row is inserted first, in the same transaction as everything that `create` writes. A second, concurrent call therefore waits at the
-    unique key until the first call commits. If `create` raises an exception, nothing is stored, and the key can be used again.
+    unique key until the first one commits. If `create` raises an exception, nothing is stored, and the key can be used again.
     """
     key = request.headers.get(HEADER, "").strip()
     if not key:

@@ -1,7 +1,7 @@
 """Rate limits.
 
-The buckets are in the memory of the web process. The limit protects against runaway scripts and is not a quota, so it needs no query and applies to
-each web process separately. The work itself is bounded elsewhere, by budgets and queues.
+The buckets are kept in the web process's memory. The limit protects against runaway scripts and is not a quota, so it needs no query and applies to
+each web process separately. The work itself is bounded by budgets and queues.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Buckets:
         self._lock = threading.Lock()
 
     def take(self, name: str, rate: Rate, now: float) -> float:
-        """Return 0 if the call is allowed now, otherwise the seconds until it will be."""
+        """Return 0 if the call is allowed now, or else the seconds until it will be."""
         with self._lock:
             left, at = self._kept.pop(name, (rate.burst, now))
             left = min(rate.burst, left + (now - at) * rate.per_second)
@@ -57,7 +57,7 @@ BUCKETS = Buckets()
 
 
 def limit(request: HttpRequest, *, creating: bool = False) -> None:
-    """Refuse callers that exceed the rate with 429 and Retry-After. Called once per request."""
+    """Refuse callers that exceed the rate, with 429 and Retry-After. Called once per request."""
     rate, kind = (CREATING, "create") if creating else (READING, "read")
     grant = grant_of(request)
     who = f"token {grant.token.pk}" if grant else f"user {request.user.pk}"

@@ -1,4 +1,4 @@
-"""Discards lessons on strategies that are quotients of two speedups over eager, measured at different times.
+"""Discards lessons about strategies whose gain is the quotient of two speedups over eager that were measured at different times.
 
 From now on, a program is timed in alternation with the one that it was derived from. Lessons from a first program, which was compared with eager
 itself, are kept.

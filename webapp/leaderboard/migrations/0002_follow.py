@@ -1,7 +1,7 @@
 """Keeps ranked rows up to date with decisions made elsewhere: publishing a run, listing a result for others, giving a verdict on a candidate.
 
-Triggers do this because each of these decisions is written in several places, and a retracted result that remains in a ranking is worse than having
-no ranking.
+This is done with triggers because each of these decisions is written in several places, and a ranking that still contains a retracted result is worse
+than no ranking.
 """
 
 from django.db import migrations

@@ -1,4 +1,4 @@
-"""Figures from different clocks belong to different setups. Existing results get the first clock, unless their report says otherwise."""
+"""Assigns figures from different clocks to different setups. Existing results get the first clock unless their report says otherwise."""
 
 from django.db import migrations, models
 
@@ -33,7 +33,7 @@ def part(apps, schema_editor):
 
 
 def label(apps, schema_editor):
-    """Give evidence and exports the flags of the verification that a result is based on."""
+    """Copy the flags of the verification behind each result to its evidence and exports."""
     schema_editor.execute(
         "UPDATE leaderboard_provenance p SET flags = v.flags FROM leaderboard_result r JOIN runs_verification v ON v.id = r.verification_id"
         " WHERE p.result_id = r.id AND v.flags @> %s::jsonb",

@@ -1,1 +1,1 @@
-"""Pages that show one task or one result with its badge, and the results that are open to people who don't sign in."""
+"""Pages that show one task, or one result with its badge, and access to results without an account."""

@@ -10,7 +10,7 @@ from webapp.leaderboard.shown.headlines import left_out, of_result
 from webapp.ui.tags import short_device
 
 LABEL = "Stitchwork"
-COLOURS = {"ok": "#2c7a3f", "idle": "#5f6673", "warn": "#9a6700", "bad": "#b3261e"}  # white text has a contrast ratio of at least 4.5 on each of them
+COLOURS = {"ok": "#2c7a3f", "idle": "#5f6673", "warn": "#9a6700", "bad": "#b3261e"}  # white text on each of them has a contrast ratio of at least 4.5
 LETTER, MARGIN, HEIGHT = 6.6, 7, 20  # in pixels: average letter width in 11 px Verdana, margin on both sides of a text, and height of the badge
 MOST = 80  # characters of the message
 

@@ -10,7 +10,7 @@ from webapp.leaderboard.filters import Filters
 from webapp.leaderboard.ranking import Board, Row, board
 from webapp.leaderboard.suites import choices
 
-MOST = 6  # suites, because each needs its own ranking
+MOST = 6  # suites; each needs its own ranking
 SEPARATOR = ","
 
 

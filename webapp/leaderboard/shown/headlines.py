@@ -1,4 +1,4 @@
-"""A result's headline names the best measured baseline and gives the speedup over it with its interval. The speedup over eager comes second."""
+"""A result's headline: the best measured baseline, the speedup over it with its interval and, second, the speedup over eager."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from webapp.runs.pages.headline import EAGER, NAMES, Figure, Headline
 
 
 def of_result(result: Result) -> Headline:
-    """Return the headline. A run without a confirmed program has no reliable speedup. `result.provenance` names the baselines."""
+    """Return the headline. A run without a confirmed program has no reliable speedup. The names of the baselines come from `result.provenance`."""
     if not result.confirmed or result.eager is None:
         return Headline("none")
     told: Provenance | None = getattr(result, "provenance", None)
@@ -28,5 +28,5 @@ def _outcome(figure: Figure, provisional: bool) -> str:
 
 
 def left_out(result: Result) -> bool:
-    """Return whether a verdict removed the result from the ranking, which makes its figures invalid."""
+    """Return whether a verdict excluded the result from the ranking, which makes its figures invalid."""
     return result.verdict in UNRANKED

@@ -40,7 +40,7 @@ def close_team(team: Team) -> None:
 
 
 def open_where_published(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Let people without an account read the page as long as at least one team has opened its results; otherwise ask them to sign in."""
+    """Let people without an account read the page if at least one team has opened its results; otherwise ask them to sign in."""
 
     @wraps(view)
     def shown(request: HttpRequest, *arguments: object, **named: object) -> HttpResponse:

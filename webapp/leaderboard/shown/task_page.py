@@ -28,7 +28,7 @@ class Line:
     result: Result
     name: str
     headline: Headline
-    rank: int | None  # null: not confirmed, flagged, or removed by a verdict
+    rank: int | None  # null if the result is not confirmed, flagged, or excluded by a verdict
     record: bool  # better than all earlier results
 
 
@@ -36,7 +36,7 @@ class Line:
 class Baseline:
     name: str
     ms: float  # median over the results
-    times: int  # number of results that include a measurement of it
+    times: int  # number of results that include a measurement of this baseline
     best: bool
 
 
@@ -78,7 +78,7 @@ def _setups(results: QuerySet[Result]) -> list[tuple[Setup, int]]:
 
 
 def ranked(rows: list[Result]) -> list[Line]:
-    """Rank results by the lower bound over the best baseline. Results that don't count come last, without a rank."""
+    """Rank results by the lower bound over the best baseline. Results that don't count come last and have no rank."""
     records, reached = set(), 0.0
     for row in sorted((row for row in rows if counts(row)), key=lambda row: (row.finished_at, row.pk)):
         if (row.best or 0.0) > reached:

@@ -35,7 +35,7 @@ def task_page(request: Request, task_id: uuid.UUID) -> HttpResponse:
     """Show a task. `?setup=<id>` selects the device, precision and mode. The default is the setup with the most results."""
     task = Task.objects.filter(pk=task_id).first()
     results = visible(request).filter(subject__sha=task.sha) if task else Result.objects.none()
-    # The viewer knows another team's task only through a visible result, which also supplies its name.
+    # Another team's task is known to the viewer only through a visible result, which also supplies its name.
     if task is None or not (has_right(request, task.team_id, "view") or results.filter(task=task).exists()):
         raise Http404("no such task")
     found = standing(results, request.GET)
@@ -95,7 +95,7 @@ def _plain(name: str) -> str:
 
 @require_GET
 def result_badge(request: Request, run_id: uuid.UUID) -> HttpResponse:
-    """Serve the badge. The response is the same whether the result is missing or hidden from the viewer."""
+    """Serve the badge. The response for a missing result is the same as for one that is hidden from the viewer."""
     result = visible(request).filter(run=run_id).select_related("provenance", "setup").first()
     picture = badge_of(result) if result else badge("no public result", "idle")
     answer = HttpResponse(picture, content_type="image/svg+xml", status=200 if result else 404)

@@ -7,7 +7,7 @@
 {% share_button run %}             the button that leads to the run's share links, for people who may create one
 {% unread_comments runs as unread %} and {% unread_badge unread run %}: a person's unread comments, for a list of runs
 {{ comment.text|plain_words }}     the comment's text on one line
-{% guest_banner %}                 on pages opened through a share link: who shared it, and until when
+{% guest_banner %}                 on pages opened through a share link: who shared it, and when it expires
 """
 
 from __future__ import annotations

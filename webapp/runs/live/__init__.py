@@ -1,1 +1,1 @@
-"""Sends live events to the viewers that follow a run."""
+"""Streams live events to a run's viewers."""

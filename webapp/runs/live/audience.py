@@ -1,7 +1,7 @@
-"""Serves the open pages of one run. New events are read, access rights checked and frames encoded only once for all pages.
+"""Serves the open pages of one run. New events are read, access rights are checked and frames are encoded only once for all pages.
 
-One task of the audience serves all viewers that have reached the head of the trace, from memory. A viewer can fall behind because its page was opened
-late or acknowledges slowly. It then catches up in a separate task at its own pace and rejoins the others.
+One task of the audience serves, from memory, all viewers that have reached the head of the trace. A viewer falls behind if its page was opened late
+or acknowledges slowly. It then catches up in a separate task at its own pace and rejoins the others.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 CHECK_SECONDS = 2.0  # longest time for which a lost right remains effective if its loss was not announced (webapp/accounts/lost_access.py)
 
 # The window: the server stops sending to a page that has this much unacknowledged data, so a socket's buffer never holds more than this plus one
-# frame. A page acknowledges at least every 8 frames or 65,536 characters (static/js/run/connection.js), so a connection with half a second of latency
-# still gets 40 frames per second.
+# frame. A page acknowledges at least every 8 frames or 65,536 characters (static/js/run/connection.js), so a connection with a latency of half a
+# second still gets 40 frames per second.
 WINDOW_FRAMES = 32
 WINDOW_CHARACTERS = 128 * 1024
 
@@ -35,15 +35,15 @@ Done = Awaitable[None]
 
 
 class Viewer:
-    """The server's view of one page: its position in the trace, and the frames that it has not acknowledged."""
+    """The server's view of one page: its position in the trace and the frames that it has not yet acknowledged."""
 
     def __init__(
         self, person: Person, since: int, checked: float, epoch: int, send: Callable[[str], Awaitable[None]], close: Callable[[int], Awaitable[None]]
     ):
         self.person, self.send, self.close = person, send, close
         self.cursor = since
-        self.checked, self.epoch = checked, epoch  # time and `access_epoch` of the last check that confirmed this person's right
-        self.unacknowledged: deque[tuple[int, int]] = deque()  # the last seq and the number of characters of each frame
+        self.checked, self.epoch = checked, epoch  # time and `access_epoch` of the last successful check of this person's right
+        self.unacknowledged: deque[tuple[int, int]] = deque()  # last seq and character count of each frame
         self.characters = 0
         self.catching_up: asyncio.Task[None] | None = None
 
@@ -180,14 +180,14 @@ class Audience:
                 await self._drop(viewer, NOT_YOURS)
 
     async def _failed(self, *viewers: Viewer) -> None:
-        """Close the viewers' sockets. A page whose socket was closed reconnects at its cursor, so it loses nothing."""
+        """Close the viewers' sockets. Their pages reconnect at their cursors, so no events are lost."""
         log.exception("sending the events of run %s failed", self.run)
         for viewer in viewers:
             await self._drop(viewer, FAILED)
 
     async def _drop(self, viewer: Viewer, code: int) -> None:
         self._discard(viewer)
-        with suppress(Exception):  # sending raises if the socket is gone; the other viewers must still be notified
+        with suppress(Exception):  # sending raises if the socket is gone, but the other viewers must still be notified
             await viewer.close(code)
 
 

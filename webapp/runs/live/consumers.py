@@ -32,10 +32,10 @@ class BadMessage(ValueError):
 
 
 class RunConsumer(AsyncWebsocketConsumer):
-    """Sends the events of one run, starting at the client's cursor. The window (audience.py) limits how far it gets ahead of the client's
+    """Sends the events of one run, starting at the client's cursor. The window (audience.py) limits how far the server gets ahead of the client's
     acknowledgements.
 
-    Nothing beyond the window is queued. A slow client falls behind, and a client that never acknowledges receives nothing more.
+    Nothing beyond the window is queued. A slow client falls behind, and a client that never acknowledges eventually receives nothing more.
     """
 
     person: Person | None = None  # the person whose right to see the run is checked
@@ -45,8 +45,8 @@ class RunConsumer(AsyncWebsocketConsumer):
     async def __call__(self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]) -> None:
         """Process the connection message by message.
 
-        Channels' own implementation starts a task per message source, because it may also have to listen to a channel layer. It also uses a thread to
-        check whether a Django connection is too old to keep. This app has no channel layer, and the hub has its own connections.
+        Channels' own implementation starts one task per message source, because it may also have to listen to a channel layer. It also uses a thread
+        to check whether a Django connection has become too old. This app has no channel layer, and the hub has its own connections.
         """
         self.scope, self.base_send = scope, send
         try:
@@ -80,7 +80,7 @@ class RunConsumer(AsyncWebsocketConsumer):
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if self.person is None:
-            return  # the connection was refused, and the close message is in flight
+            return  # the connection was refused, and the close message is on its way
         try:
             await self._obey(text_data)
         except BadMessage:

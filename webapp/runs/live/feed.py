@@ -1,4 +1,4 @@
-"""Keeps the latest events of one run in memory. They are read once and encoded into frames once, regardless of the number of followers."""
+"""Keeps the latest events of one run in memory. They are read and encoded into frames once, however many followers there are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import islice
 
 TAIL_EVENTS = 1000  # number of events of a run that are kept for its followers
 TAIL_CHARACTERS = 2_000_000
-MOST_BATCHES = 8  # number of batches of a run that are kept for the next follower at the same position
+MOST_BATCHES = 8  # number of encoded batches that are kept for the next follower at the same position
 BATCH_EVENTS = 500
 BATCH_BYTES = 256 * 1024
 
@@ -64,15 +64,15 @@ class Feed:
         self.followers: set[Follower] = set()
         self.tail: deque[Line] = deque()
         self.characters = 0
-        self.head: int | None = None  # the position up to which events have been read; None before the first read
+        self.head: int | None = None  # events have been read up to this seq; None before the first read
         self.latest = 0  # the run's last known seq
         self.reading = asyncio.Lock()
-        self.batches: dict[int, Batch] = {}  # keyed by the preceding cursor, so followers at the same position share the encoded frame
+        self.batches: dict[int, Batch] = {}  # keyed by the cursor before the batch, so followers at the same position share the encoded frame
         self.news = False
         self.spreading: asyncio.Task[None] | None = None
 
     def begin(self, since: int, last_seq: int) -> None:
-        """Choose where reading starts: at the first reader's position, or at the last event if that position is too far back for the memory."""
+        """Choose where reading starts: at the first reader's position, or at the last event if that position is too far back to keep in memory."""
         self.latest = last_seq
         self.head = since if 0 <= last_seq - since <= TAIL_EVENTS else last_seq
 
@@ -100,7 +100,7 @@ class Feed:
         return list(islice(self.tail, first, first + limit))
 
     def batch(self, seq: int) -> Batch | None:
-        """Return the next frame after `seq` from memory, or None if there are no such events or they are not in memory."""
+        """Return the next frame after `seq` from memory, or None if there are no newer events or they are not in memory."""
         known = self.batches.get(seq)
         if known is None and self.holds(seq) and (lines := self.after(seq, BATCH_EVENTS)):
             if len(self.batches) >= MOST_BATCHES:

@@ -1,7 +1,7 @@
-"""One listener per process wakes the followers of a run and reads each new event once for all of them.
+"""One listener per process wakes a run's followers and reads each new event once for all of them.
 
-A database notification is only a hint. If a notification is lost, for example while the connection is down, the wake-up after each reconnect or the
-slow polling finds the events.
+A database notification is only a hint. If one is lost, for example while the connection is down, the events are found by the wake-up after each
+reconnect or by slow polling.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ log = logging.getLogger(__name__)
 
 SAFETY_POLL_SECONDS = 15.0
 RECONNECT_SECONDS = 0.5
-RECONNECT_GIVE_UP_SECONDS = 3.0  # after this time the pool gives up, and the next reader reconnects immediately instead of waiting for the next retry
+RECONNECT_GIVE_UP_SECONDS = 3.0  # then the pool gives up, and the next reader reconnects immediately instead of waiting for the next retry
 READERS = 4
 
-# The time between two wake-ups of a run's followers. Text streams in small events, and each wake-up sends a frame to everybody, so all events that
-# arrive within one step are sent together. If a run has so many followers that sending frames would saturate the processor, the step grows. Streaming
-# then takes at most half of the event loop's time, because the same process also serves pages.
+# The time between two wake-ups of a run's followers. Streamed text arrives as small events, and each wake-up sends a frame to every follower, so all
+# events that arrive within one step are sent together. The step grows if a run has so many followers that sending frames would saturate the
+# processor. Streaming then takes at most half of the event loop's time, because the same process also serves pages.
 STEP_SECONDS = 0.025
 STEP_TIMES = 2.0  # length of a step as a multiple of the processor time that the loop used in the previous step
 LONGEST_STEP_SECONDS = 0.25
@@ -50,11 +50,11 @@ class Hub:
         self._pool: AsyncConnectionPool | None = None
         self._listener: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
-        self.access_epoch = 0  # incremented when a person may have lost a right, so code that sends data checks again
+        self.access_epoch = 0  # incremented when a person may have lost a right, so that senders check again
 
     async def start(self) -> None:
         async with self._starting:
-            if self._closed:  # otherwise a task that is still running would open a pool that nobody closes
+            if self._closed:  # otherwise a task that is still running would open a pool that is never closed
                 raise HubClosed
             if self._listener is None:
                 parameters = connection_parameters() | {"autocommit": True}
@@ -106,7 +106,7 @@ class Hub:
         """
         if feed.head is None or since >= feed.head:
             async with feed.reading:
-                if feed.head is None or since >= feed.head:  # another follower may have read them meanwhile
+                if feed.head is None or since >= feed.head:  # another follower may have read them in the meantime
                     await self._read_on(feed, since)
         return feed.after(since, limit) if feed.holds(since) else await self._select(feed.run, since, limit, most)
 
@@ -134,7 +134,7 @@ class Hub:
         lines = await self._select(feed.run, feed.head, BATCH_EVENTS, BATCH_BYTES)
         feed.take(lines)
         # The limit counts characters of up to four bytes each, and an event is much smaller than a batch. A batch below an eighth of the limit was
-        # therefore not cut off.
+        # therefore not truncated.
         return len(lines) == BATCH_EVENTS or sum(len(text) for _, text in lines) > BATCH_BYTES // 8
 
     async def _select(self, run: str, since: int | None, limit: int, most: int) -> list[Line]:
@@ -177,7 +177,7 @@ class Hub:
                 await asyncio.sleep(longer)
 
     def _wake_all(self) -> None:
-        """Wake everybody after an access change, after a reconnect and at long intervals, because a notification of either kind may have been
+        """Wake all followers after an access change, after a reconnect and at long intervals, because a notification of either kind may have been
         missed."""
         self.access_epoch += 1
         for feed in self._feeds.values():

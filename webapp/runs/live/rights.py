@@ -1,4 +1,4 @@
-"""Checks who may follow a run, with one statement for everybody who has it open."""
+"""Checks who may follow a run, with a single statement for everybody who has it open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ALLOWED = statements(__file__)["allowed"]
 
 
 class Person(NamedTuple):
-    """A viewer of a run, who is a signed-in person or a guest with a share link (webapp/review/guests.py), with their session."""
+    """A viewer of a run with their session: a signed-in person, or a guest with a share link (webapp/review/guests.py)."""
 
     user: int | None
     share: str | None

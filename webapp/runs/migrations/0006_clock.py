@@ -1,4 +1,4 @@
-"""The clock version with which each verification was measured. Verifications measured with an earlier version are flagged."""
+"""Records the clock version with which each verification was measured, and flags verifications measured with an earlier version."""
 
 import json
 
@@ -9,7 +9,7 @@ FLAG = "earlier clock"
 
 
 def read(apps, schema_editor):
-    """Read it from the stored reports: neither the column nor the flag can be derived from anything else."""
+    """Read the version from the stored reports, because neither the column nor the flag can be derived from anything else."""
     Verification, Chunk = apps.get_model("runs", "Verification"), apps.get_model("runs", "ArtefactChunk")
     rows = Verification.objects.filter(kind="verify", result__isnull=False).only("pk", "result_id", "flags")
     for row in list(rows.iterator(chunk_size=1000)):

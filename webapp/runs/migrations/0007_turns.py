@@ -1,4 +1,4 @@
-"""The queue alternates between teams, people and runs (webapp/runs/workers/fairness.py)."""
+"""Makes the queue alternate between teams, people and runs (webapp/runs/workers/fairness.py)."""
 
 from django.db import migrations, models
 

@@ -1,4 +1,4 @@
-"""Index of candidates by the parts of their kernel names, for Ctrl-K: "gelu" finds "fused_bias_gelu"."""
+"""Indexes candidates by the parts of their kernel names for Ctrl-K, so that "gelu" finds "fused_bias_gelu"."""
 
 from django.db import migrations
 

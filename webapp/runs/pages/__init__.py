@@ -1,1 +1,1 @@
-"""Pages of runs: the list, a run with its candidates and timeline, and steering."""
+"""Pages for runs: the list, a run with its candidates and timeline, and steering."""

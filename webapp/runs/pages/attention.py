@@ -1,4 +1,4 @@
-"""Finds runs that need a person's attention because they wait for a reply, have failed, or have a result that another run has overtaken."""
+"""Finds runs that need a person's attention because they are waiting for a reply, have failed, or have a result that another run has beaten."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from webapp.accounts.models import Team, User
 from webapp.llm.models import Letter
 from webapp.runs.models import RATIO, Dismissed, Run
 
-LATELY = timedelta(days=14)  # older failures and overtaken results are not shown
+LATELY = timedelta(days=14)  # older failures and beaten results are not shown
 MOST = 20  # runs shown per reason
 # Reason -> (tone, sign, words), most urgent first.
 REASONS = {
@@ -27,7 +27,7 @@ REASONS = {
 
 @dataclass(frozen=True)
 class Asking:
-    """A run, with the reason why it needs attention and the action that resolves it."""
+    """A run, the reason why it needs attention, and the action that resolves it."""
 
     run: Run
     reason: str
@@ -64,9 +64,9 @@ def waiting(runs: QuerySet[Run]) -> QuerySet[Run]:
 
 
 def overtaken(runs: QuerySet[Run]) -> QuerySet[Run]:
-    """Return successful runs that a later run has overtaken.
+    """Return successful runs whose results a later run has beaten.
 
-    The later run has the same task and the same kind of device, and its whole interval lies above the earlier run's.
+    The later run has the same task and the same kind of device, and its whole interval lies above the earlier run's interval.
     """
     high = Cast(KeyTextTransform("high", "speedup"), FloatField())
     low = Cast(KeyTextTransform("low", "speedup"), FloatField())

@@ -1,4 +1,4 @@
-"""Computes the small plot that shows every timed block of a comparison, so that readers don't have to trust a single number."""
+"""Computes the small plot of every timed block of a comparison, so that readers don't have to trust a single number."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class BlockPlot:
-    """Coordinates are in pixels in a box of `WIDTH` x `HEIGHT`. Each dot is the ratio of the medians of one block."""
+    """Coordinates are in pixels within a box of `WIDTH` x `HEIGHT`. Each dot is the ratio of one block's medians."""
 
     dots: list[Dot]
     ticks: list[Tick]

@@ -1,4 +1,4 @@
-"""Counts a team's runs per state and setting. A single scan of the index `run_census` supplies everything that the list's filters show."""
+"""Counts a team's runs per state and setting. A single scan of the index `run_census` provides everything that the list's filters show."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SETTINGS = ("outcome", "workflow", "device_kind", "precision", "created_by")  # 
 
 @dataclass(frozen=True)
 class Group:
-    """A group of runs with the same listed state and filter values, and the number of runs in it."""
+    """A group of runs with the same listed state and the same filter values, and the number of runs in it."""
 
     state: str
     settings: Mapping[str, str]
@@ -63,5 +63,5 @@ class Census:
 
     @property
     def choices(self) -> dict[str, list[str]]:
-        """Return the values that each filter offers, which are those found in the team's runs."""
+        """Return the values offered by each filter, which are those that occur in the team's runs."""
         return {name: sorted({group.settings[name] for group in self.groups} - {""}) for name in FILTERS}

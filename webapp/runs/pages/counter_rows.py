@@ -58,7 +58,7 @@ class CounterRow:
 
 
 def counter_rows(profile: Profile | None) -> list[CounterRow]:
-    """Return the longest-running kernels for which more than the duration is known. The program's own kernels come first among equals."""
+    """Return the kernels with the longest durations for which more than the duration is known. The program's own kernels come first among equals."""
     if profile is None:
         return []
     known = [kernel for kernel in profile.kernels if kernel.metrics or kernel.resources or kernel.occupancy_possible is not None]
@@ -89,7 +89,7 @@ def _said(row: CounterRow) -> list[tuple[str, str]]:
 
 
 def not_measured(profile: Profile | None) -> str:
-    """Return why there are no counters or which kernels lack them, or "" if nothing is missing."""
+    """Return why there are no counters, or which kernels lack them, or "" if nothing is missing."""
     if profile is None or (profile.counters_tool and not profile.counters_reason):
         return ""
     return profile.counters_reason or "this profile is older than hardware counters"

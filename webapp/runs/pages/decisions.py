@@ -1,4 +1,4 @@
-"""Prepares a run's decision tree for its page: nested, with the beliefs before and after each attempt."""
+"""Prepares a run's decision tree for its page as a nested tree, with the beliefs before and after each attempt."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Branch:
 class Decisions:
     """A decision tree for display.
 
-    `seq` is the event that holds the tree. `scale` is the common scale of all beliefs. `marks` is a sentence on the accuracy of the predictions.
+    `seq` is the event that holds the tree. `scale` is the scale shared by all beliefs. `marks` is a sentence about the accuracy of the predictions.
     """
 
     seq: int = 0

@@ -34,7 +34,7 @@ class Comparing:
 class Evidence:
     """Everything known about one verification.
 
-    `report` is None until the verification ends. If the host failed, it stays None and `error` describes the failure.
+    `report` is None until the verification ends. If the host failed, `report` stays None and `error` describes the failure.
     """
 
     verification: Verification
@@ -54,7 +54,7 @@ class Evidence:
 
     @property
     def norm(self) -> str:
-        """Return the norm if all checked calls use the same one, so the page can state it once."""
+        """Return the norm if all checked calls use the same one, so that the page need state it only once."""
         norms = {trial.norm for trial in self.report.trials} if self.report else set()
         return norms.pop() if len(norms) == 1 else ""
 
@@ -70,7 +70,7 @@ class Evidence:
 
     @property
     def device_ms(self) -> float | None:
-        """Return the GPU time of the kernels in one observed call, or None on a CPU or if kernels were not observed."""
+        """Return the kernels' GPU time in one observed call, or None on a CPU or if the kernels were not observed."""
         report = self.report
         if report is None or not report.kernels or not report.environment.device.startswith("cuda"):
             return None
@@ -78,7 +78,7 @@ class Evidence:
 
     @property
     def environment(self) -> list[tuple[str, object]]:
-        """Return names and values for a table, without anything that the host lacks."""
+        """Return names and values for a table, omitting anything that the host lacks."""
         if self.report is None:
             return []
         env = self.report.environment
@@ -123,7 +123,7 @@ def verifications_of(run: Run, candidate: Candidate) -> list[Verification]:
 
 
 def chosen_verification(run: Run, candidate: Candidate, wanted: str | None) -> tuple[Verification | None, list[Verification]]:
-    """Return the verification requested by id or, failing that, the one that counts, or else the latest."""
+    """Return the verification requested by id or, failing that, the decisive one or, failing that, the latest."""
     everything = verifications_of(run, candidate)
     try:
         asked = uuid.UUID(wanted) if wanted else None

@@ -1,4 +1,4 @@
-"""Explains the purpose of a candidate: the diagnosis that led to it, the chosen method, the expected gain and the realised gain."""
+"""Explains the purpose of a candidate: the diagnosis that led to it, the chosen method, and the expected and realised gains."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Expectation:
 
     @property
     def kept(self) -> str:
-        """Return whether the expectation was "met" or "missed" or the result is "worse", or "" if that is unknown."""
+        """Return whether the expectation was "met" or "missed" or the result is "worse"; "" if that is unknown."""
         if self.expected is None or self.realised is None:
             return ""
         high = self.interval.high if self.interval else self.realised
@@ -37,7 +37,7 @@ class Expectation:
 
 
 def expectation_of(run: Run, candidate: Candidate) -> Expectation | None:
-    """Return the expectation from the trace, or None for a first program or if no decision was recorded."""
+    """Return the expectation from the trace; None for a first program or if no decision was recorded."""
     if candidate.parent_number is None:
         return None
     rows = list(run.events.filter(kind__in=[CandidateProposed.kind, DecisionMade.kind]).order_by("seq"))

@@ -1,6 +1,6 @@
-"""The headline of a run, list row or candidate: its outcome, and how certain it is, with the speedup over the best measured baseline.
+"""The headline of a run, list row or candidate: its outcome, how certain it is, and the speedup over the best measured baseline.
 
-static/js/run/headline.js computes the same for a run that is being watched. tests/unit/webapp/runs/test_headline.py keeps the two consistent.
+static/js/run/headline.js computes the same for a run that is being watched. tests/unit/webapp/runs/test_headline.py keeps the two in agreement.
 """
 
 from __future__ import annotations
@@ -104,10 +104,10 @@ def of_run(run: Run, best: Verification | None, latest: str = "") -> Headline:
 def best_of(row: Verification) -> Figure:
     """Return the speedup over the best baseline.
 
-    Older rows have no stored bounds for it and use the bounds over eager, because the scatter comes from the same program calls.
+    Older rows have no stored bounds for it. They use the bounds over eager, because the scatter comes from the same program calls.
     """
     ratio, low, high = row.best_baseline_speedup, row.best_baseline_low, row.best_baseline_high
-    assert ratio is not None  # the caller has checked this
+    assert ratio is not None  # guaranteed by the caller
     if low is None and row.speedup and row.speedup_low is not None and row.speedup_high is not None:
         low, high = ratio * row.speedup_low / row.speedup, ratio * row.speedup_high / row.speedup
     return Figure(ratio, low, high)
@@ -127,7 +127,7 @@ def headline_of(run: Run) -> Headline:
 
 
 def of_row(run: Any) -> Headline:
-    """Return the headline of a run. This needs no query for a run from `listing.with_best`, and two queries for any other."""
+    """Return the headline of a run. This needs no query for a run from `listing.with_best` and two queries for any other run."""
     if not hasattr(run, "latest_status"):
         return headline_of(run)
     return of_run(run, Verification(**run.best) if run.best else None, run.latest_status or "")

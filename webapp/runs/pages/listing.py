@@ -1,4 +1,4 @@
-"""Selects the runs for a list: search, filters, order and cursor pagination. With cursors, the last page costs no more than the first."""
+"""Selects the runs for a list: search, filters, order and cursor pagination, with which the last page costs no more than the first."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ORDERS: dict[str, tuple[Any, bool]] = {
 
 @dataclass(frozen=True)
 class Listing:
-    """The parsed request. Invalid values are ignored instead of refused, because a URL may be old."""
+    """The parsed request. Invalid values are ignored rather than refused, because a URL may be old."""
 
     state: str = ""
     text: str = ""
@@ -92,7 +92,7 @@ class Page:
 
 
 def with_best(runs: QuerySet[Run]) -> QuerySet[Run]:
-    """Add the columns needed for a row's headline (`webapp.runs.pages.headline.of_row`). The subqueries run only for the rows of a page."""
+    """Add the columns for a row's headline (`webapp.runs.pages.headline.of_row`). The subqueries run only for the rows of one page."""
     verdicts = Verification.objects.filter(run=OuterRef("pk"), kind="verify").exclude(status="").order_by("-queued_at")
     best = _of_the_best().values(row=JSONObject(**{name: name for name in OF_THE_BEST}))
     return runs.annotate(best=Subquery(best[:1]), latest_status=Subquery(verdicts.values("status")[:1]))
@@ -120,7 +120,7 @@ def team_runs(team: Team) -> QuerySet[Run]:
 
 
 def searched(runs: QuerySet[Run], text: str) -> QuerySet[Run]:
-    """Filter runs by words, each of which must occur in the title, the task's name, the workflow, the device or the person's name."""
+    """Filter runs by words. Each word must occur in the title, the task's name, the workflow, the device or the person's name."""
     for word in text.split()[:8]:
         runs = runs.filter(
             Q(title__icontains=word)
@@ -152,7 +152,7 @@ def page_of(team: Team, listing: Listing, census: Census) -> Page:
     if edge is not None:
         value, pk = edge
         beyond = "lt" if down else "gt"
-        # The first condition is where the index scan starts.
+        # The first condition determines where the index scan starts.
         keyed = keyed.filter(Q(**{f"key__{beyond}e": value}), Q(**{f"key__{beyond}": value}) | Q(**{f"pk__{beyond}": pk}))
     sign = "-" if down else ""
     found = list(keyed.order_by(f"{sign}key", f"{sign}pk").values_list("pk", "key")[: PAGE_SIZE + 1])
@@ -189,7 +189,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
 
 
 def read_cursor(text: str) -> tuple[Any, str] | None:
-    """Parse a cursor written by `write_cursor`. For anything else return None, and the list starts at the beginning."""
+    """Parse a cursor written by `write_cursor`. Return None for anything else, so that the list starts at the beginning."""
     try:
         value, pk = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
         kind, inner = next(iter(value.items()))

@@ -1,4 +1,4 @@
-"""Shows one candidate: the change, whether it is correct and fast, and the evidence."""
+"""Shows one candidate: its change, whether it is correct and fast, and the evidence."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ def candidate_context(request: HttpRequest, run: Run, number: int, tab: str) -> 
 
 
 def author_of(run: Run, number: int) -> str:
-    """Return the profile and model that wrote the program, or "" for the built-in Coder and for people."""
+    """Return the profile and model that wrote the program; "" for the built-in Coder and for people."""
     said = (event.body for event in run.events.filter(kind=CandidateProposed.kind).order_by("seq"))
     return next((one.author for one in said if isinstance(one, CandidateProposed) and one.candidate == number), "")
 
 
 def diff_context(request: HttpRequest, run: Run, candidate: Candidate) -> dict[str, Any]:
-    """Return the diff against `?against=parent|task|N|<run>:N`, with the options of every diff."""
+    """Return the diff against `?against=parent|task|N|<run>:N`, with the options that every diff has."""
     parent = candidate.parent_number
     against = request.GET.get("against", "parent")
     if against == "parent" and parent is None:
@@ -143,14 +143,14 @@ def kernels_context(candidate: Candidate, report: Report | None) -> dict[str, An
 
 
 def compared_with(run: Run, candidate: Candidate) -> dict[str, Any] | None:
-    """Return the most informative candidate for comparing rooflines: the run's best or, for the best candidate, its parent."""
+    """Return the most informative candidate to compare rooflines with: the run's best or, for the best candidate, its parent."""
     if run.best_candidate is not None and run.best_candidate != candidate.number:
         return {"number": run.best_candidate, "why": "the best of the run"}
     return {"number": candidate.parent_number, "why": "its parent"} if candidate.parent_number is not None else None
 
 
 def stored_profile(data: bytes) -> Profile | None:
-    """Parse a stored profile, either on its own or inside its job's result."""
+    """Parse a stored profile, which is either on its own or inside its job's result."""
     try:
         return Profile.model_validate_json(data)
     except ValidationError:

@@ -1,4 +1,4 @@
-"""The run list, with runs that need attention, search, filters, and actions to run again and to archive. Cells that change while the list is open are
+"""The run list, with runs that need attention, search, filters, and actions to rerun and archive. Cells that change while the list is open are
 swapped individually."""
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def run_list(request: Request) -> HttpResponse:
         "tags": sorted(set(Tag.objects.filter(team=request.team).values_list("name", flat=True))),
         "query": listing.query,
         "saved": SavedFilter.objects.filter(user=request.user, team=request.team).order_by("name"),
-        # Show this only at the start of the unfiltered list, because a person who searches or turns pages is looking for something else.
+        # Show this only at the start of the unfiltered list, because a person who searches or pages through it is looking for something else.
         "asking": asking(request.team, request.user) if not listing.query and not listing.after and not listing.before else [],
         "states": [{"name": name, "label": label, "count": counts[name]} for name, (label, _) in STATES.items()],
         "may_act": has_right(request, request.team, "act"),
@@ -62,7 +62,7 @@ def run_list(request: Request) -> HttpResponse:
 @login_required
 @require_GET
 def run_list_live(request: Request) -> HttpResponse:
-    """Return the cells of the named runs, for htmx to swap in place, and the number of runs that are newer than the open page."""
+    """Return the cells of the named runs, which htmx swaps in place, and the number of runs that are newer than the open page."""
     try:
         ids = [uuid.UUID(name) for name in request.GET.get("ids", "").split(",") if name][:PAGE_SIZE]
         since = parse_datetime(request.GET.get("since", ""))
@@ -104,7 +104,7 @@ def run_archive(request: Request, run_id: uuid.UUID) -> HttpResponse:
 @login_required
 @require_POST
 def run_publish(request: Request, run_id: uuid.UUID) -> HttpResponse:
-    """Publish the run and its results to everyone who can sign in, or restrict them to the team again (`withdraw`)."""
+    """Publish the run and its results to everyone with an account, or restrict them to the team again (`withdraw`)."""
     run, _ = run_for(request, run_id, "own")
     withdraw = "withdraw" in request.POST
     if not withdraw:

@@ -58,7 +58,7 @@ def run_decisions(request: Request, run_id: uuid.UUID) -> HttpResponse:
 
 
 def note_readers(run: Run) -> dict[str, Any]:
-    """Return the agents in the roles that a note can address, and the instructions in a note that the built-in compiler follows ("" if it has no such
+    """Return the agents by the role that a note can address, and the instructions that the built-in compiler follows in a note ("" if it has no such
     role)."""
     settings = Settings.model_validate(run.settings)
     by_compiler = compiled(settings)
@@ -120,7 +120,7 @@ def run_standing(request: Request, run_id: uuid.UUID) -> JsonResponse:
 @login_required
 @require_GET
 def run_events(request: Request, run_id: uuid.UUID) -> JsonResponse:
-    """Return `{"events", "last", "head"}` after `since`: the websocket's data, for a page that has no websocket."""
+    """Return `{"events", "last", "head"}` after `since`: the websocket's data, for a page without a websocket."""
     run, _ = run_for(request, run_id)
     try:
         since = max(0, int(request.GET.get("since", 0)))

@@ -77,8 +77,7 @@ def plan_page(request: Request, run_id: uuid.UUID) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "POST"])
 def budget_page(request: Request, run_id: uuid.UUID) -> HttpResponse:
-    """Raise the run's limits. A live run continues immediately, and a run that has exhausted its limits continues as a fork from its first
-    refusal."""
+    """Raise the run's limits. A live run continues immediately. A run that has exhausted its limits continues as a fork from its first refusal."""
     run = _steered(request, run_id)
     settings = forks.settings_now(run)
     at = forks.refused_at(run) if run.state == "finished" else None
@@ -90,7 +89,7 @@ def budget_page(request: Request, run_id: uuid.UUID) -> HttpResponse:
                 control.request_control(run, "raise-budget", by=request.user, limits=form.raised)
                 audit.record(request, run.team, "budget.raised", run.title, {"run": str(run.pk), **form.raised})
             return redirect("runs:run", run_id=run.id)
-        assert at is not None  # otherwise the form is closed
+        assert at is not None  # otherwise there is no form
         budget = settings.budget.model_copy(update=form.raised)
         with transaction.atomic():
             forked = forks.fork_run(run, at, settings.model_copy(update={"budget": budget}), user=request.user)

@@ -1,4 +1,4 @@
-"""Shows a timeline on its own page, alone or with another one on the same scale, and exports it."""
+"""Shows a timeline on its own page, alone or with a second one on the same scale, and exports it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REFERENCE = "the reference"
 @login_required
 @require_GET
 def timeline_page(request: HttpRequest, run_id: uuid.UUID, sha: str) -> HttpResponse:
-    """Show a timeline. `?against=<sha>` or `?against=reference` shows another timeline of the run above it, on the same scale."""
+    """Show a timeline. `?against=<sha>` or `?against=reference` adds another of the run's timelines above it, on the same scale."""
     run, _ = run_for(request, run_id)
     stored = timeline_of(run, sha)
     others = other_timelines(run, sha)
@@ -58,7 +58,7 @@ def timeline_page(request: HttpRequest, run_id: uuid.UUID, sha: str) -> HttpResp
             "lanes": json.dumps([lane(run, one) for one in (against, stored) if one is not None]),
         },
     )
-    # The tab opened by "Open in Perfetto" must keep its reference to this page, because the trace is handed over through it.
+    # The tab opened by "Open in Perfetto" must keep its reference to this page, because this page hands over the trace through it.
     response["Cross-Origin-Opener-Policy"] = "same-origin-allow-popups"
     return response
 
@@ -113,7 +113,7 @@ def lane(run: Run, stored: Artefact) -> dict[str, Any]:
 
 
 def profile_beside(run: Run, stored: Artefact) -> Profile | None:
-    """Return the profile recorded with this timeline, which may be the reference's, or None if none can be read."""
+    """Return the profile recorded with this timeline (for the reference too), or None if none can be read."""
     attached = (row.said(ProfileAttached) for row in run.events.filter(kind=ProfileAttached.kind).order_by("-seq"))
     named = next((said.profile.sha for said in attached if said.profile and said.timeline and said.timeline.sha == stored.sha), None)
     profile = Artefact.objects.filter(team=run.team, sha=named).first() if named else None

@@ -52,7 +52,7 @@ def stretch(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 
 def _kept(response: HttpResponse, tag: str | None) -> HttpResponse:
-    """Set cache headers. A full stretch never changes, so the browser caches it and only asks each time whether this person may still see it."""
+    """Set cache headers. A full stretch never changes, so the browser caches it and only revalidates whether this person may still see it."""
     response["Cache-Control"] = "private, no-cache" if tag else "no-store"
     if tag:
         response["ETag"] = tag

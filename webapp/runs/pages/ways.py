@@ -1,4 +1,4 @@
-"""Shows the ways of a run that follows several concurrently, one per column, with their programs, verdicts, and the rules that changed a way's
+"""Shows the ways of a run that follows several concurrently, one per column, with their programs, verdicts and the rules that changed a way's
 state."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ WAITS = {"tone": "idle", "sign": "…", "word": "not verified yet"}
 
 @dataclass(frozen=True)
 class Step:
-    """A program with its verdict, or an event in the life of the way (`said`)."""
+    """A program with its verdict, or an event in the history of the way (`said`)."""
 
     said: str = ""
     candidate: Candidate | None = None

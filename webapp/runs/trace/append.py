@@ -17,7 +17,7 @@ from webapp.runs.trace.reading import stamp
 
 
 class PayloadTooLarge(ValueError):
-    """Raised if a payload is larger than 16 KB, in which case it has to be stored as an artefact."""
+    """Raised if a payload exceeds 16 KB and must be stored as an artefact instead."""
 
 
 class NoSuchRun(LookupError):
@@ -30,7 +30,7 @@ ERRORS = {"SW001": LeaseLost, "SW002": PayloadTooLarge, "SW404": NoSuchRun}  # S
 def append(run: uuid.UUID | str, events: Sequence[NewEvent], *, epoch: int | None = None) -> list[Event]:
     """Append the events atomically and return them as they were written.
 
-    `epoch` is the orchestrator's lease. It is None for writers that need no lease: the web app's controls, and a verifier with a claim. Raises
+    `epoch` is the orchestrator's lease. It is None for writers that need no lease, such as the web app's controls and a verifier with a claim. Raises
     `LeaseLost`, `PayloadTooLarge`, `NoSuchRun`.
     """
     if not events:

@@ -1,4 +1,4 @@
-"""Condenses a stretch of a trace: streamed texts are joined, and a long string is cut to a preview with its length.
+"""Condenses a stretch of a trace: streamed texts are joined, and each long string is cut to a preview with its full length.
 
 The output depends only on the events of the stretch, and events never change, so any client can cache a full stretch. The page processes the result
 with the same code as live events (static/js/run/store.js) and reaches the same state.
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 PREVIEW = 2000  # length of a preview in characters (code points); static/js/run/preview.js cuts live events at the same place
-ENDS = {"llm.completed": "key", "message.completed": "message"}  # kinds that complete a streamed text, with the field that identifies the text
+ENDS = {"llm.completed": "key", "message.completed": "message"}  # kinds that complete a streamed text, each with the field that identifies the text
 
 Event = dict[str, Any]
 
@@ -19,8 +19,8 @@ Event = dict[str, Any]
 def condense(lines: Iterable[tuple[int, str, str]]) -> list[str]:
     """Return the events as JSON texts, given `(seq, kind, event as JSON)` in order.
 
-    The pieces of a message become one event at the position of the first piece. If the message also ends in the stretch, its text is a preview with
-    the `characters` and `newlines` of the full text. Any other string of more than `PREVIEW` characters is cut, and `cut` records {field:
+    The pieces of a message become one event at the position of the first piece. If the message also ends within the stretch, its text is a preview
+    with the `characters` and `newlines` of the full text. Any other string of more than `PREVIEW` characters is cut, and `cut` records {field:
     characters}.
     """
     out: list[str | Event] = []
@@ -62,7 +62,7 @@ def _preview(payload: dict[str, Any]) -> None:
 
 
 def _shortened(event: Event) -> Event:
-    """Return the event with its long strings cut. The text of a finished message keeps its counts, like a streamed text."""
+    """Return the event with its long strings cut. The text of a finished message keeps its counts, as a streamed text does."""
     payload, cut = dict(event["payload"]), {}
     if event["kind"] == "message.completed" and isinstance(payload.get("text"), str):
         _preview(payload)

@@ -1,4 +1,4 @@
-"""Reads kernel names from a program's text, so that people can find the program by them. The program is neither run nor parsed."""
+"""Extracts kernel names from a program's text, so that people can find the program by them. The program is neither run nor parsed."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class TraceRefused(ValueError):
 
 
 def import_trace(folder: Path, team: Team, user: User | None, title: str = "") -> Run:
-    """Create a run from a trace directory, with the trace's id. A trace that the team already has is not imported again."""
+    """Create a run from a trace directory and give it the trace's id. A trace that the team already has is not imported again."""
     try:
         events, stored = sound.read(folder)
         rows = [row_of(event) for event in events]

@@ -20,9 +20,9 @@ def _nothing(run: Run) -> None:
 class Part:
     """The handlers of one app, which run in the transaction that writes the events."""
 
-    rows: Projection[Run, Event] = field(default_factory=Projection)  # the handler of each kind of event, applied after the run's own rows
+    rows: Projection[Run, Event] = field(default_factory=Projection)  # a handler per kind of event, applied after the run's own rows are written
     forget: Callable[[Run], None] = _nothing  # called before a trace is replayed
-    restore: Callable[[Run], None] = _nothing  # called after a trace was replayed
+    restore: Callable[[Run], None] = _nothing  # called after a trace has been replayed
 
 
 PARTS: list[Part] = []

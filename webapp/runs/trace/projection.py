@@ -1,7 +1,7 @@
 """Projects events to rows.
 
-It writes the rows that lists and pages query, in the transaction of the events, and can rebuild them from the events. A rebuild keeps values that
-belong to the queue (`lease_epoch`, `Verification.device`) and values set by people (`archived_at`, `published`).
+Writes the rows that lists and pages query, in the transaction of the events, and can rebuild them from the events. A rebuild keeps values that belong
+to the queue (`lease_epoch`, `Verification.device`) and values set by people (`archived_at`, `published`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def project(run_id: uuid.UUID | str, events: Sequence[Event]) -> None:
         for event in mine:
             for one in rows:
                 one.take(run, event)
-        # A verdict changes none of these fields, and a verifier has no right to write them (webapp/roles.py).
+        # A verdict changes none of these fields, and a verifier has no permission to write them (webapp/roles.py).
         if changed := [name for name in names if getattr(run, name) != before[name]]:
             run.save(update_fields=changed)
 
@@ -70,7 +70,7 @@ def rebuild(run_id: uuid.UUID | str) -> None:
         Candidate.objects.filter(run=run).delete()
         for part in PARTS:
             part.forget(run)
-        # Rows that the queue refers to keep their ids, and everything derived from events is rewritten.
+        # Rows that the queue refers to keep their ids. Everything derived from events is rewritten.
         Verification.objects.filter(run=run).update(
             state="queued", started_at=None, finished_at=None, result=None, timeline=None, status="", tier="", device_model="", device_name="",
             clock=None, program_class="", own_share=None, program_ms=None, speedup=None, speedup_low=None, speedup_high=None, best_baseline="",
@@ -137,7 +137,7 @@ def _finished(run: Run, event: Event, p: RunFinished) -> None:
     run.best_candidate, run.speedup = p.best, p.speedup.model_dump() if p.speedup else None
     left = Verification.objects.filter(run=run).exclude(state="finished")
     stop_jobs([str(key) for key in left.values_list("pk", flat=True)])
-    left.update(state="finished", finished_at=_at(event))  # finished without a verdict, because no process waits for it any longer
+    left.update(state="finished", finished_at=_at(event))  # finished without a verdict, because no process is waiting for it any longer
 
 
 @ROWS.on(BudgetUpdated)
@@ -192,7 +192,7 @@ def _profile(run: Run, event: Event, p: ProfileAttached) -> None:
 
 @ROWS.on(VerificationQueued)
 def _queued(run: Run, event: Event, p: VerificationQueued) -> None:
-    """This also handles a verification that is queued again after its verifier died or was stopped."""
+    """Also handles a verification that is queued again because its verifier died or was stopped."""
     _waits(run, event, p, queue=p.queue, **({"request": _artefact(run, p.request)} if p.request else {}))
 
 
@@ -254,13 +254,13 @@ def _take_report(row: Verification, report: dict[str, Any]) -> None:
             speedup = comparison["speedup"]
             row.speedup, row.speedup_low, row.speedup_high = speedup["ratio"], speedup["low"], speedup["high"]
     if comparisons:
-        best = min(comparisons, key=lambda comparison: comparison["speedup"]["ratio"])  # the speedup over the fastest baseline is the smallest
+        best = min(comparisons, key=lambda comparison: comparison["speedup"]["ratio"])  # the speedup is smallest over the fastest baseline
         row.best_baseline, row.best_baseline_speedup = best["baseline"], best["speedup"]["ratio"]
         row.best_baseline_low, row.best_baseline_high = best["speedup"]["low"], best["speedup"]["high"]
 
 
 def _caveats(report: dict[str, Any]) -> list[str]:
-    """Return caveats that a reader of the figure should know, in addition to the task's own flags. webapp/ui/tags.py explains them."""
+    """Return caveats that the reader of a figure should know, in addition to the task's own flags. webapp/ui/tags.py explains them."""
     held = {
         EARLIER_CLOCK: bool(report.get("timing")) and clock_of(report) < CLOCK,
         "bounded": (report.get("timing") or {}).get("bounded"),

@@ -7,7 +7,7 @@ json_build_object('v', v, 'run', run_id, 'seq', seq, 'at', to_char(at AT TIME ZO
 SELECT seq, {event} FROM runs_event WHERE run_id = %s AND seq > %s ORDER BY seq LIMIT %s
 
 -- name: within
--- The same, event by event up to a limit on the text. This bounds a reader's memory even for large events, and builds no text that is not used.
+-- The same, event by event, up to a limit on the text. This bounds a reader's memory even for large events, and no unused text is built.
 WITH RECURSIVE walk AS (
  (SELECT seq, {event} AS text, 0::bigint AS before, 1 AS nth FROM runs_event WHERE run_id = %(run)s AND seq > %(since)s ORDER BY seq LIMIT 1)
  UNION ALL

@@ -15,11 +15,11 @@ from webapp.runs import artefacts
 from webapp.runs.artefacts import ArtefactMissing
 from webapp.runs.models import Artefact, Run
 
-MOST_SHOWN = 200  # number of hits shown with context; all hits are counted, and their positions are returned
-BEFORE, AFTER = 28, 120  # characters around a hit
+MOST_SHOWN = 200  # number of hits shown with context; all hits are counted, and all their positions are returned
+BEFORE, AFTER = 28, 120  # characters shown around a hit
 LONGEST_QUERY = 200
-MOST_HITS = 1000  # per entry
-MOST_ARTEFACT_BYTES = 32_000_000  # limit per search; the result says what was left out
+MOST_HITS = 1000  # counted per entry
+MOST_ARTEFACT_BYTES = 32_000_000  # limit per search; the result lists what was left out
 
 # The filters that a reader can choose, and the event kinds that each covers.
 NAMES = ("message", "call", "candidate", "verification", "decision", "diagnosis", "plan", "note", "error", "span")
@@ -27,7 +27,7 @@ GROUPS: dict[str, tuple[str, ...]] = {name: tuple(kind for kind, said in PAYLOAD
 STATUSES = {"passed": {"passed", "ok"}, "failed": {"failed", "wrong_result", "build_failed", "crashed", "timed_out", "rejected", "inconclusive"}}
 # Event kinds that describe the same thing in several events, with the field that identifies it.
 NAME_OF = {"message": "message", "verification": "key", "llm": "key"}
-# Fields with identifiers and figures, which are not searched as text. Otherwise every other hash would match "ad".
+# Fields with identifiers and figures, which are not searched as text. Otherwise "ad" would match every other hash.
 UNREAD = {"sha", "media_type", "bytes", "key", "verification", "offset", "message_id", "seed", "estimate", "spent", "limits", "usage", "candidate"}
 
 
@@ -86,7 +86,7 @@ def folded(text: str) -> str:
 
 @dataclass
 class Entry:
-    """One entry of the page: an occurrence in the run, with all the text about it."""
+    """One entry of the page: something that happened in the run, with all the text about it."""
 
     seq: int
     kind: str
@@ -185,7 +185,7 @@ def search(run: Run, query: Query) -> Found:
 def _entries(run: Run, query: Query) -> Iterator[Entry]:
     """Yield every entry that can match.
 
-    A streamed message, a verification or an exchange with a model is a single entry, at its first event.
+    A streamed message, a verification or an exchange with a model is a single entry, placed at its first event.
     """
     kinds = GROUPS.get(query.kind)
     told: dict[str, Entry] = {}  # entries described by several events
@@ -221,7 +221,7 @@ def _entries(run: Run, query: Query) -> Iterator[Entry]:
 
 
 def _in_json(query: Query) -> tuple[list[str], list[str]]:
-    """Return the needles as they appear in JSON text, so text that doesn't contain them need not be parsed."""
+    """Return the needles as they appear in JSON text, so that text without them need not be parsed."""
 
     def written(needles: tuple[str, ...]) -> list[str]:
         return [json.dumps(needle, ensure_ascii=False)[1:-1] for needle in needles]

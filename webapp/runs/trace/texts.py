@@ -1,4 +1,4 @@
-"""Returns full texts of a trace on demand: a message joined from its pieces, or a model's prompt and answer."""
+"""Returns the full texts of a trace on demand: a message joined from its pieces, or a model's prompt and reply."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webapp.runs import artefacts
 from webapp.runs.artefacts import ArtefactMissing
 from webapp.runs.models import Event, Run
 
-PORTION = 100_000  # maximum number of characters per response
+PORTION = 100_000  # maximum characters per response
 
 
 class NoSuchText(LookupError):
@@ -61,7 +61,7 @@ def message_text(run: Run, seq: int) -> str:
 
 
 def _of_message(run: Run, seq: int, name: str) -> list[Payload]:
-    """Return the pieces and ends of one message from `seq` on, in order."""
+    """Return, in order, the pieces and ends of one message from `seq` on."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT kind, payload::text FROM runs_event WHERE run_id = %s AND seq >= %s AND ("
@@ -73,7 +73,7 @@ def _of_message(run: Run, seq: int, name: str) -> list[Payload]:
 
 
 def _stored(run: Run, ref: ArtefactRef | None) -> str:
-    """Return the text of an artefact. The result is "" if there is none, and a sentence if it is lost."""
+    """Return the text of an artefact: "" if there is none, and a sentence saying so if it is lost."""
     if ref is None:
         return ""
     try:

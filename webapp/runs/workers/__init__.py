@@ -1,1 +1,1 @@
-"""The worker processes, and the hand-over of jobs to them."""
+"""The worker processes, and how jobs are handed over to them."""

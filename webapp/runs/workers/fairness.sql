@@ -1,6 +1,6 @@
 -- name: fetch
--- A verifier's role has grants to read the owners of its jobs and to record turns (webapp/roles.py). Fairness covers all queues that one worker
--- listens to, such as verify.cuda and verify.cuda:1, together.
+-- A verifier's role may read the owners of its jobs and record turns (webapp/roles.py). Fairness applies jointly to all queues that one worker
+-- listens to, such as verify.cuda and verify.cuda:1.
 CREATE OR REPLACE FUNCTION procrastinate_fetch_job_v2(target_queue_names character varying[], p_worker_id bigint)
 RETURNS procrastinate_jobs LANGUAGE plpgsql AS $$
 DECLARE

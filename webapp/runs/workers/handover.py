@@ -1,7 +1,7 @@
 """Hands over verifications. An orchestrator requests a verification, a verifier claims it, and it finishes exactly once.
 
 A job contains the verification's id, the attempt and the lease epoch. A worker with an old attempt or epoch has been replaced and must not write
-anything. Every step therefore locks the run, then the verification, and checks both numbers in the transaction of its events.
+anything. Every step therefore locks the run, then the verification, and checks both numbers in the transaction that writes its events.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ JOB: TypeAdapter[Job] = TypeAdapter(Job)
 
 
 class ClaimLost(RuntimeError):
-    """Raised if the verification was given to another worker, has finished, or is no longer wanted."""
+    """Raised if the verification was given to another worker, has finished, or is no longer needed."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Claim:
 
 
 def ask(run: uuid.UUID, job: Job, *, key: str, span: str, candidate: int | None, queue: str, epoch: int) -> uuid.UUID:
-    """Queue the job unless it has already been requested under this key. Return the verification's id."""
+    """Queue the job unless it has already been requested under this key, and return the verification's id."""
     with transaction.atomic():
         locked = Run.objects.select_for_update(no_key=True).get(pk=run)
         known = Verification.objects.filter(run=locked, key=key).values_list("pk", flat=True).first()
@@ -92,7 +92,7 @@ def finish(claim: Claim, result: JobResult) -> None:
 
 
 def verifier_died(claim: Claim) -> None:
-    """Retry once. After a second failure, end the verification as the host's fault, so the run can decide what to do."""
+    """Retry once. After a second death, end the verification as the host's fault, so that the run can decide what to do."""
     if claim.attempt >= MOST_ATTEMPTS:
         message = f"the verifier died {claim.attempt} times over this job; its log says more"
         finish(claim, JobResult(error=message))

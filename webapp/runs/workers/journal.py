@@ -27,7 +27,7 @@ Returned = TypeVar("Returned")
 
 
 def stops_without_database(call: Callable[Given, Coroutine[Any, Any, Returned]]) -> Callable[Given, Coroutine[Any, Any, Returned]]:
-    """Treat a lost database as a lost lease.
+    """Treat a lost database connection as a lost lease.
 
     The engine cannot know whether its last append was committed, so it must not write anything more. When the database is back, the run is resumed by
     replay.

@@ -39,7 +39,7 @@ from webapp.runs.workers.worker import work
 
 log = logging.getLogger(__name__)
 
-CONCURRENT_RUNS = 100  # can be high, because a run spends most of its time waiting
+CONCURRENT_RUNS = 100  # can be high, because runs spend most of their time waiting
 RESCUE_SECONDS = 1.0
 
 
@@ -91,7 +91,7 @@ class Orchestrator:
 
     @staticmethod
     def _give_up(run: Run, error: Exception) -> None:
-        """End a run if its engine could neither start nor end it, because it would otherwise be retried forever."""
+        """End a run whose engine could neither start nor end it, because it would otherwise be retried forever."""
         message = f"{type(error).__name__}: {error}"[:2000]
         failure = Failure(message=message, where="orchestrator", kept="all events and artefacts up to here")
         ending = RunFinished(outcome="failed", reason=f"the run could not be executed: {message}", best=None, speedup=None)

@@ -1,4 +1,4 @@
-"""Recovers what the queue does not: jobs whose worker died, and runs and verifications that have no job."""
+"""Recovers what the queue does not: jobs whose worker has died, and runs and verifications without a job."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _rescue_one(stalled_after: float) -> bool:
                 with transaction.atomic():
                     verifier_died(claim)
             except ClaimLost:
-                pass  # already finished, or no longer wanted
+                pass  # already finished, or no longer needed
         return True
 
 

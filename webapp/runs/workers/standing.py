@@ -1,4 +1,4 @@
-"""Computes the queue position of a waiting run among the jobs for its device or for the orchestrators, in the order of turns."""
+"""Computes a waiting run's position among the jobs for its device or for the orchestrators, in the order of turns."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Owner = tuple[str, str, str]  # team, person, run
 class Standing:
     """A run's position in a queue.
 
-    `before` is the number of jobs that begin sooner, and `at_work` the number of running jobs. `seconds` is the estimated time until the run's own
-    job begins, if recent jobs allow an estimate. `online` verifiers take jobs. `needs_sandbox` is set if verifiers are online but none can take a
-    job, and says why and how to fix it.
+    `before` is the number of jobs that will begin sooner, and `at_work` is the number of running jobs. `seconds` is the estimated time until the
+    run's own job begins, if recent jobs allow an estimate. `online` is the number of verifiers that take jobs. `needs_sandbox` is set if verifiers
+    are online but none can take a job; it says why and how to fix it.
     """
 
     what: str  # "verifier" or "orchestrator"; "" if the run has no waiting job
@@ -68,7 +68,7 @@ def standing_of(run: Run) -> Standing:
 
 
 def jobs_of(queue: str) -> tuple[list[Waiting], int]:
-    """Return the jobs that wait in a queue and in the queues of its devices, and the number of running jobs."""
+    """Return the jobs waiting in a queue and in the queues of its devices, and the number of running jobs."""
     here = Q(queue_name=queue) | Q(queue_name__startswith=f"{queue}:")
     rows = list(ProcrastinateJob.objects.filter(here, status__in=("todo", "doing")).values_list("id", "priority", "status", "task_name", "args"))
     waiting = [row for row in rows if row[2] == "todo"]
@@ -92,8 +92,8 @@ def turns(queue: str) -> dict[str, float]:
 def places_before(jobs: list[Waiting], last: dict[str, float], mine: Callable[[Waiting], bool]) -> int:
     """Return the number of jobs that begin before the first job that is `mine`, assuming that jobs run one after another.
 
-    The next job belongs to the team whose turn was longest ago, and in that team to the person and then the run chosen in the same way
-    (`webapp/runs/workers/fairness.py`). The choice counts as their turn. The result is at most `MOST_COUNTED`.
+    The next job belongs to the team whose turn was longest ago, and within that team to the person and then the run chosen in the same way
+    (`webapp/runs/workers/fairness.py`). Being chosen counts as their turn. The result is at most `MOST_COUNTED`.
     """
     last, now = dict(last), max(last.values(), default=0.0)
     left = sorted(jobs, key=lambda job: (-job.priority, job.job))

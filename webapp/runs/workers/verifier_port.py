@@ -1,4 +1,4 @@
-"""Gives the engine access to the verifiers through the queue."""
+"""Gives the engine access to the verifiers by way of the queue."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from webapp.runs.workers.journal import DatabaseJournal, stops_without_database
 
 
 class QueuedVerifier:
-    """`agents.ports.VerifierPort` over the queue.
+    """Implements `agents.ports.VerifierPort` with the queue.
 
-    It requests a job once per key and waits for `verification.finished`, even if verifiers die in the process.
+    It requests a job once per key and waits for `verification.finished`, even if verifiers die along the way.
     """
 
     def __init__(self, journal: DatabaseJournal, device: str):
@@ -40,7 +40,7 @@ class QueuedVerifier:
     def _queue(self, run: uuid.UUID) -> str:
         """Return the queue for the run's next job.
 
-        A run that may use any GPU gets a free GPU of the same model as its first job, because its figures are compared with those of that job.
+        A run that may use any GPU gets a free GPU of the same model as its first job, because its figures are compared with that job's.
         """
         return queue_for(self.device, model_met(run) if self.device == "cuda" else "")
 
@@ -61,7 +61,7 @@ class QueuedVerifier:
 
 
 def model_met(run: uuid.UUID) -> str:
-    """Return the device model of the run's first job, including jobs inherited by a fork, or "" if there is none yet."""
+    """Return the device model of the run's first job, including jobs inherited by a fork; "" if there is none yet."""
     jobs = Verification.objects.filter(run=run).order_by("queued_at")
     taken = jobs.exclude(device_model="", device=None).values_list("device_model", "device__model").first()
     return next(filter(None, taken), "") if taken else ""

@@ -61,7 +61,7 @@ class VerifierWorker:
                 await in_thread(self.announcement.leave)()
 
     async def _sandboxed(self) -> None:
-        """Return as soon as this host can confine untrusted sources or that requirement has been waived.
+        """Return once this host can confine untrusted sources or that requirement has been waived.
 
         Until then jobs stay in the queue, and the device's row says what is missing.
         """
@@ -77,7 +77,7 @@ class VerifierWorker:
             await asyncio.sleep(AGAIN)
 
     async def execute(self, verification: uuid.UUID, attempt: int, epoch: int) -> None:
-        """Execute one attempt. If the claim is lost meanwhile (because the run was cancelled or the queue replaced this worker), the job ends
+        """Execute one attempt. If the claim is lost in the meantime (because the run was cancelled or the queue replaced this worker), the job ends
         silently."""
         claim = Claim(verification, attempt, epoch)
         assert self.row is not None
@@ -123,7 +123,7 @@ class StageReporter:
         self._writer = asyncio.create_task(self._write())
 
     def take(self, stage: StageEvent) -> None:
-        """Record a stage; called by the verifier's client. Only the latest progress report per stage is kept."""
+        """Record a stage; called by the verifier's client. Only the latest progress report of each stage is kept."""
         last = self._waiting[-1] if self._waiting else None
         if last is not None and stage.status == last.status == "progress" and stage.stage == last.stage:
             self._waiting[-1] = stage

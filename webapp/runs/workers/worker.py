@@ -1,4 +1,4 @@
-"""Runs the queue's worker as one of our processes. It notices new work quickly, its death is detected quickly, and it stops cleanly."""
+"""Runs the queue's worker as one of our processes. It picks up new work quickly, its death is detected quickly, and it stops cleanly."""
 
 from __future__ import annotations
 

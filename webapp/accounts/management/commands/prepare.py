@@ -48,7 +48,7 @@ class Command(BaseCommand):
             raise CommandError(f"{CHOICE}=none is for one account, and this installation has {others} more: take another DATA_DIR")
         for problem in [*load_examples(user), *import_examples(user)]:
             print(f"stitchwork: {problem}", file=sys.stderr)
-        if Run.objects.filter(state="finished").exists() and not Result.objects.exists():  # for runs from before the results table existed
+        if Run.objects.filter(state="finished").exists() and not Result.objects.exists():  # for runs that predate the results table
             call_command("rebuild_leaderboard", stdout=sys.stderr)
         if link_fd is not None:
             with os.fdopen(link_fd, "w") as answer:

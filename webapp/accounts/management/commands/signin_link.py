@@ -1,4 +1,4 @@
-"""`manage.py signin_link [USER]` prints a fresh one-time sign-in link. It replaces a password, not a second factor."""
+"""`manage.py signin_link [USER]` prints a new one-time sign-in link. It replaces a password but not a second factor."""
 
 from __future__ import annotations
 

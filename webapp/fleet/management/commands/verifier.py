@@ -31,7 +31,7 @@ class Command(BaseCommand):
 
 
 def unknown_migrations() -> int:
-    """The number of this version's migrations that the database lacks. The embedded database is prepared before this process starts."""
+    """Returns the number of this version's migrations that the database lacks. The embedded database is prepared before this process starts."""
     if not os.environ.get("DATABASE_URL"):
         return 0
     from django.db import connection

@@ -39,6 +39,6 @@ class Command(BaseCommand):
 
 
 def as_role(url: str, name: str, password: str) -> str:
-    """The URL of the same database with another user's credentials."""
+    """Returns the URL of the same database with another user's credentials."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=f"{name}:{quote(password, safe='')}@{parts.netloc.rpartition('@')[2]}"))
