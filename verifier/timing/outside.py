@@ -134,9 +134,13 @@ def clock_finding(program: Side, eager: Side) -> str:
             f"the clock beside the program counts {inner / 1e6:.3f} ms a call, the judge's {middle(laps.within) / 1e6:.3f} ms more "
             f"(eager: {usual / 1e6:.3f} ms)"
         )
-    if gain > 0 and found.ns > max(MOVED * gain, CLOCK_SHARE * inner) + CLOCK_SLACK_NS + _doubts(laps.outside(), eager.laps.outside()):
+    if gain > 0 and found.ns > max(MOVED * gain, CLOCK_SHARE * inner) + CLOCK_SLACK_NS:
         where = "due to what it remembers" if found.part == "remembered" else "spent outside the interval"
-        return f"of {gain / 1e6:.3f} ms that the program saves a call, {found.ns / 1e6:.3f} ms are {where}: {PARTS[found.part]}"
+        told = f"of {gain / 1e6:.3f} ms that the program saves a call, {found.ns / 1e6:.3f} ms are {where}: {PARTS[found.part]}"
+        doubts = _doubts(laps.outside(), eager.laps.outside())
+        if found.ns > max(MOVED * gain, CLOCK_SHARE * inner) + CLOCK_SLACK_NS + doubts:
+            return told
+        return f"this host is busy: {told}, with an uncertainty of {doubts / 1e6:.3f} ms"
     if claims(program, eager) and unsteady(eager) > gain:
         return (
             f"this host is busy: the program seems to save {gain / 1e6:.3f} ms a call, and the judge's clock is unsteady by "

@@ -89,6 +89,17 @@ def test_a_judge_whose_clock_is_unsteady_believes_no_claim():
     assert clock_finding(side(700, 12_000, 300, extra=1000, unsteady=4000), unsteady) == ""  # claims little
 
 
+def test_moved_work_that_noise_half_hides_leaves_the_verdict_open():
+    """On a busy host the doubts are as large as the saving: the program is not refused, and not called faster either."""
+    noisy = side(800, 12_000, 300, jitter=3000 * US, calls=60)
+    program = side(1, 12_000, 300 + 2100, jitter=3000 * US, calls=60)
+    program.laps.inner[:] = [(1 + at % 7) * US for at in range(60)]
+    program.laps.wall[:] = [inner + 40 * US for inner in program.laps.inner]
+    said = clock_finding(program, noisy)
+    assert said.startswith("this host is busy: of ") and "goes on after the clock" in said and "with an uncertainty of" in said
+    assert clock_finding(side(400, 12_000, 300, jitter=3000 * US, calls=60), side(800, 12_000, 300, jitter=3000 * US, calls=60)) == ""
+
+
 def test_no_call_takes_no_time():
     assert "counts 0.000 ms a call" in clock_finding(side(0, 12_000, 300, jitter=1, extra=1100), side(800, 12_000, 300, extra=5000))
 
