@@ -24,13 +24,14 @@ from verifier.profiling.diagnosing.residency import residency
 from verifier.profiling.diagnosing.task_facts import task_facts
 from verifier.profiling.nsight import counters
 from verifier.profiling.own_kernels import base_name
-from verifier.report import Report
+from verifier.report import Kernel, Report
 
 TOP_KERNELS = 8
 TIMED_KERNELS = 16  # number of kernels whose times are shown
 SHOWN_LOSSES = 4  # number of programs shown that came after the best one and are not better
 LOST_LINES = 120  # number of diff lines shown between the best program and the last one that was not better
-LONGEST_NAME = 100
+LONGEST_NAME, NAME_END = 100, 36  # characters of a kernel's name, and how many of them are its last ones if it is cut
+TOGETHER, WORTH_A_SUM = 2, 0.05  # kernels of one operator whose sum is shown, and the share of the device's time from which it is
 BANDWIDTHS = {  # a memory's throughput counters as percentages of its peak, first found first used
     "DRAM": ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", counters.DRAM_SHARE),
     "L2": (counters.L2_SHARE,),
@@ -65,6 +66,8 @@ STALLS = {  # what Nsight Compute's names of the reasons mean
 }
 SHORTEST_OWN, SHORTEST_COUNTED = 0.015, 0.05  # share of the device's time from which a kernel of the program, or of a library, is described
 SHOWN_STALLS, SHOWN_PIPES = 3, 2
+NAMED_KERNELS = 6  # number of own kernels that are named as not counted
+OTHER_STALLS = 0.1  # share of a warp's time from which the reasons that are not shown are summed up
 CAST = re.compile(r"\((?:unsigned )?(?:int|long|short)\)(?=\d)")  # how Nsight Compute prints a template's integer
 ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{anonymous\}::|_GLOBAL__N_\w*::")
 
@@ -84,7 +87,9 @@ def short_name(name: str) -> str:
         plain = re.sub(r"<[^<>]*>", "", plain)
     if len(plain) > LONGEST_NAME and 0 < (opened := plain.find("<")) < LONGEST_NAME:
         plain = plain[:opened]  # a bracket that nothing closes, in a name that was recorded cut
-    return plain[:LONGEST_NAME] or name[:LONGEST_NAME]
+    plain = plain or name
+    cut = f"{plain[: LONGEST_NAME - NAME_END - 3]}...{plain[-NAME_END:]}"  # names of a library often differ only at the end
+    return cut if len(plain) > LONGEST_NAME else plain
 
 
 def verdict_text(report: Report) -> str:
@@ -197,12 +202,34 @@ def kernel_times(report: Report, profile: Profile | None) -> Iterator[str]:
     found = sorted(together.items(), key=lambda entry: -sum(share for _, _, share in entry[1]))
     for (name, own), parts in found[:TIMED_KERNELS]:
         calls, us, share = (sum(column) for column in zip(*parts, strict=True))
-        launches = f"{calls:.0f} {several}, {us / calls:.1f} us each" if calls >= 1.5 else f"one {one}"
+        single, plural = ("fill", "fills") if "emset" in name else ("copy", "copies")
+        single, plural = (single, plural) if name.startswith(COPIES) else (one, several)
+        launches = f"{_count(calls)} {plural}, {us / calls:.1f} us each" if calls >= 1.5 else f"one {single}"
         launches += f" ({len(parts)} kernels of this name)" if len(parts) > 1 and not name.startswith(COPIES) else ""
         yield f"- {name} ({'own' if own else 'library'}): {us:.1f} us a call in {launches}, {100 * share:.0f} % of the device's time"
     if rest := found[TIMED_KERNELS:]:
         us, share = (sum(part[at] for _, parts in rest for part in parts) for at in (1, 2))
         yield f"- {len(rest)} more: {us:.1f} us a call, {100 * share:.0f} % of the device's time"
+    if sums := "; ".join(_by_operator(report)):
+        yield f"Added up by the operator that launched them: {sums}."
+
+
+def _count(calls: float) -> str:
+    """Returns a mean number of calls, with a decimal only if it is not whole."""
+    return f"{calls:.0f}" if abs(calls - round(calls)) < 0.05 else f"{calls:.1f}"
+
+
+def _by_operator(report: Report) -> Iterator[str]:
+    """Yields the sums over the kernels of each operator of PyTorch that takes a visible share of the device's time with several kernels."""
+    together: dict[str, list[Kernel]] = {}
+    for kernel in report.kernels:
+        if kernel.via and not kernel.own:
+            together.setdefault(kernel.via, []).append(kernel)
+    for via, kernels in sorted(together.items(), key=lambda entry: -sum(kernel.share for kernel in entry[1])):
+        share = sum(kernel.share for kernel in kernels)
+        if len({kernel.name for kernel in kernels}) >= TOGETHER and share >= WORTH_A_SUM:
+            us, calls = 1e3 * sum(kernel.ms for kernel in kernels), sum(kernel.calls for kernel in kernels)
+            yield f"{via} {us:.1f} us in {_count(calls)} launches of {len(kernels)} kernels, {100 * share:.0f} % of the device's time"
 
 
 def resources_text(attempt: Attempt, figures: DeviceFigures | None = None) -> str:
@@ -221,9 +248,17 @@ def resources_text(attempt: Attempt, figures: DeviceFigures | None = None) -> st
     lines = [line for line in lines if not line.endswith(": ")]
     if not lines:
         return "\n".join(f"- {name}: {'; '.join(compiled_figures(row))}" for name, row in list(rows.items())[:TOP_KERNELS])
-    if profile is not None and any(not kernel.own and not kernel.metrics for kernel in profile.kernels):
-        lines.append("- other kernels of libraries: counters were not measured")
+    if profile is not None and (others := _uncounted([kernel for kernel in profile.kernels if kernel not in shown])):
+        lines.append(f"- {others}: counters were not measured")
     return "\n".join([*lines, *_legend(shown)])
+
+
+def _uncounted(kernels: Sequence[KernelProfile]) -> str:
+    """Names the kernels without counters and without a line of their own: the program's own by name, a library's in a word."""
+    without = [kernel for kernel in kernels if not kernel.metrics and not kernel.name.startswith(COPIES)]
+    own = list(dict.fromkeys(short_name(kernel.name) for kernel in without if kernel.own))
+    named = [*own[:NAMED_KERNELS], *([f"{len(own) - NAMED_KERNELS} more own kernels"] if len(own) > NAMED_KERNELS else [])]
+    return ", ".join([*named, *(["other kernels of libraries"] if any(not kernel.own for kernel in without) else [])])
 
 
 def worth_a_line(kernel: KernelProfile) -> bool:
@@ -234,13 +269,15 @@ def _legend(kernels: Sequence[KernelProfile]) -> Iterator[str]:
     """Yields what the figures of these kernels mean, once for all of them."""
     if any(kernel.metrics for kernel in kernels):
         yield (
-            "Bandwidths and pipes are percentages of their own peaks, while the kernel ran alone under the profiler. Asynchronous copies are no "
-            "plain loads."
+            "Bandwidths and pipes are percentages of their own peaks (which no program sustains; pipes: while a multiprocessor has work), while the "
+            "kernel ran alone under the profiler. Asynchronous copies are no plain loads."
         )
+    if any(kernel.grid for kernel in kernels):
+        yield "Waves count launched blocks, those that return at once included."
     named = sorted({name for kernel in kernels for name, _ in _waits(kernel)} & set(STALLS))
     if named:
         means = "; ".join(f"{name.replace('_', ' ')}: {STALLS[name]}" for name in named)
-        yield f"Stalls are shares of a warp's time, in which it waits for: {means}."
+        yield f"Stalls are the {SHOWN_STALLS} largest shares of a warp's time, in which it waits for: {means}."
 
 
 def _waits(kernel: KernelProfile) -> list[tuple[str, float]]:
@@ -283,20 +320,32 @@ def _residency(kernel: KernelProfile, figures: DeviceFigures | None) -> list[str
 def _counted(kernel: KernelProfile) -> list[str]:
     """Returns bandwidths, busiest pipes and stalls, or says that they were not measured."""
     if not kernel.metrics:
-        tensor = [f"{count} tensor-core instructions in its code"] if (count := kernel.resources.get("tensor_instructions")) else []
+        tensor = [f"{count} tensor-core instructions{_by(kernel)} in its code"] if (count := kernel.resources.get("tensor_instructions")) else []
         return [*tensor, "bandwidths, pipes and stalls: not measured"] if not kernel.stalls else [*tensor, _stalls(kernel)]
     shares = {name: next((v for metric in metrics if (v := counters.read(kernel, metric)) is not None), None) for name, metrics in BANDWIDTHS.items()}
     said = [", ".join(f"{name} {f'{share:.0f} %' if share is not None else 'not measured'}" for name, share in shares.items())]
     pipes = sorted(((v, name) for name, metric in PIPES.items() if (v := counters.read(kernel, metric)) is not None), reverse=True)
-    busiest = " then ".join(f"{name} {share:.0f} %" for share, name in pipes[:SHOWN_PIPES])
+    named = ((f"{name}{_by(kernel)}" if name == "tensor cores" else name, share) for share, name in pipes[:SHOWN_PIPES])
+    busiest = " then ".join(f"{name} {share:.0f} %" for name, share in named)
     issue = counters.read(kernel, counters.ISSUE_SHARE)
     said.append(f"busiest pipe: {busiest or 'not measured'}; issue slots {f'{issue:.0f} %' if issue is not None else 'not measured'}")
     return [*said, _stalls(kernel)]
 
 
+def _by(kernel: KernelProfile) -> str:
+    """Returns by which instruction a kernel uses the tensor cores; "" if that is unknown or does not matter."""
+    count, arch = kernel.resources.get("wgmma_instructions"), kernel.resources.get("arch")
+    if not isinstance(count, int) or not str(arch).startswith("sm_9") or not kernel.resources.get("tensor_instructions"):
+        return ""
+    return " (wgmma)" if count else " (mma.sync)"
+
+
 def _stalls(kernel: KernelProfile) -> str:
     waits = ", ".join(f"{name.replace('_', ' ')} {100 * share:.0f} %" for name, share in _waits(kernel))
     ready = kernel.stalls.get("not_selected", 0.0)
+    shown = dict(_waits(kernel))
+    others = sum(share for name, share in kernel.stalls.items() if name not in (*shown, "selected", "not_selected"))
+    waits += f", others {100 * others:.0f} %" if shown and others >= OTHER_STALLS else ""
     return f"stalls: {waits or 'not measured'}" + (f" (ready while another warp issues: {100 * ready:.0f} %)" if ready >= 0.1 else "")
 
 

@@ -1,0 +1,96 @@
+"""Figures of a request that a second reader could not check, could misread, or found to contradict each other: each kind with a request's text."""
+
+from __future__ import annotations
+
+from test_request_findings import COUNTED, counted
+from test_requests import H200, passed, profile, situation
+
+from agents.roles import digest, measured
+from agents.roles.rules_verifier import diagnosed
+from compiler import DeviceFigures
+from verifier.graph import Capture
+from verifier.jobs import HostCalls, KernelProfile
+from verifier.profiling.nsight import counters
+from verifier.report import Kernel
+
+TOPK = [("gather", 1, 0.020), ("digits", 4, 0.032), ("sums", 4, 0.008), ("sort", 1, 0.005)]
+
+
+def with_topk(share: float = 0.065):
+    """A program whose `topk` takes several kernels of the library."""
+    found = passed()
+    found.report.kernels = [
+        Kernel(name="at::native::" + name, calls=calls, ms=ms, share=share / 4, own=False, via="aten::topk") for name, calls, ms in TOPK
+    ]
+    found.report.kernels += [Kernel(name="product", calls=1, ms=0.2, share=1 - share, own=True), Kernel(name="x", calls=1, ms=0, share=0, own=False)]
+    return found
+
+
+def test_kernels_of_one_operator_are_added_up():
+    said = "\n".join(measured.kernel_times(with_topk().report, None))
+    assert "Added up by the operator that launched them: aten::topk 65.0 us in 10 launches of 4 kernels, 6 % of the device's time." in said
+    assert "Added up" not in "\n".join(measured.kernel_times(with_topk(0.04).report, None)), "a share that no change can show"
+    assert "Added up" not in "\n".join(measured.kernel_times(passed().report, None))
+
+
+def test_copies_and_fills_are_no_launches_and_parts_of_launches_are_told():
+    found = passed()
+    found.report.kernels = [
+        Kernel(name="Memcpy DtoH", calls=41, ms=0.0923, share=0.5, own=False), Kernel(name="Memset", calls=1, ms=0.011, share=0.1, own=False),
+        Kernel(name="gemm", calls=20.3, ms=0.4082, share=0.4, own=False),
+    ]  # fmt: skip
+    said = "\n".join(measured.kernel_times(found.report, None))
+    assert "92.3 us a call in 41 copies, 2.3 us each" in said and "11.0 us a call in one fill" in said
+    assert "408.2 us a call in 20.3 launches, 20.1 us each" in said
+
+
+def test_names_that_differ_at_their_end_stay_two():
+    name = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x256x8_stage3_warpsize1x4x1_ffma_aligna4_alignc4_execute_{}_kernel__5x_cublas"
+    one, other = measured.short_name(name.format("segment_k_off")), measured.short_name(name.format("splitk_reduce"))
+    assert one != other and "..." in one and len(one) <= measured.LONGEST_NAME
+    assert measured.short_name("k" * 100) == "k" * 100
+
+
+def test_own_kernels_without_counters_are_named():
+    found = counted()
+    short = KernelProfile(name="prepare", own=True, calls=5, total_us=10, mean_us=2, share=0.01)
+    found.profile.kernels += [short, short.model_copy(update={"name": "Memset", "own": False})]
+    assert "\n- prepare: counters were not measured" in measured.resources_text(found, H200)
+    found.profile.kernels.append(short.model_copy(update={"name": "gemm", "own": False}))
+    assert "\n- prepare, other kernels of libraries: counters were not measured" in measured.resources_text(found, H200)
+
+
+def test_the_legend_says_what_waves_and_peaks_are_and_that_stalls_are_the_largest():
+    said = measured.resources_text(counted(stalls={"wait": 0.3, "barrier": 0.2, "drain": 0.15, "membar": 0.09, "branch_resolving": 0.06}), H200)
+    assert "Waves count launched blocks, those that return at once included." in said and "own peaks (which no program sustains" in said
+    assert "stalls: wait 30 %, barrier 20 %, drain 15 %, others 15 %" in said and "Stalls are the 3 largest shares" in said
+
+
+def test_shared_memory_limits_the_blocks_only_as_far_as_the_hardware_does():
+    """213 registers and 72 KiB a block: 2 blocks by registers, 3 by shared memory, though the driver set aside enough for 2 only."""
+    limits = {counters.OCCUPANCY_LIMIT[name]: blocks for name, blocks in (("registers", 2), ("shared_mem", 2), ("warps", 16), ("blocks", 32))}
+    found = counted(metrics=COUNTED | limits, block=(128, 1, 1), registers=213, shared_bytes=73728)
+    assert "resident blocks a multiprocessor: 2 (by registers; shared memory 3, block size 16)" in measured.resources_text(found, H200)
+    found = counted(metrics=COUNTED | limits | {counters.OCCUPANCY_LIMIT["registers"]: 16}, block=(128, 1, 1), registers=32, shared_bytes=8192)
+    assert "(by the shared memory that the driver set aside for this launch; registers 16, " in measured.resources_text(found, H200)
+    found = counted(metrics=COUNTED | limits | {counters.OCCUPANCY_LIMIT["registers"]: 8}, block=(256, 1, 1), registers=22, shared_bytes=0)
+    assert "shared memory 2" not in measured.resources_text(found, H200), "block slots run out first"
+
+
+def test_products_say_by_which_instruction_the_rates_are_reached():
+    assert "by wgmma; mma.sync reaches about four fifths of them at most" in digest.device_text(H200)
+    assert "wgmma;" not in digest.tensor_cores(DeviceFigures.cpu(2))
+    tensor = {"arch": "sm_90", "tensor_instructions": 12}
+    assert "tensor cores (mma.sync) 44 %" in measured.resources_text(counted(resources=tensor | {"wgmma_instructions": 0}), H200)
+    assert "tensor cores (wgmma) 44 %" in measured.resources_text(counted(resources=tensor | {"wgmma_instructions": 12}), H200)
+    assert "tensor cores 44 %" in measured.resources_text(counted(resources=tensor), H200), "an old record does not tell"
+
+
+def test_counters_that_cover_a_part_are_not_those_of_the_whole_device_time():
+    found = counted(metrics=COUNTED | {counters.SM_SHARE: 64.0})
+    found.profile.host.device_us = 480
+    known = situation(found, capture=Capture(task="t", mode="train", flops=10**9, bytes_min=10**6))
+    assert "busy while the device works" in diagnosed(known, found).text
+    found.profile.kernels[0].share = 0.7
+    found.profile.kernels.append(KernelProfile(name="topk", own=False, calls=5, total_us=600, mean_us=120, share=0.3))
+    assert "busy in the kernels with counters, 70 % of the device's time" in diagnosed(known, found).text
