@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from compiler.figures import Arithmetic, DeviceFigures, own_arithmetic
 from compiler.graph.network import Network, size_bytes
+from compiler.graph.touched import read_within
 from compiler.graph.values import refs
 from compiler.planning.cost import duration
 
@@ -157,12 +158,20 @@ def crossing(compiled: Compiled, names: list[str]) -> int | None:
     network, members = Network(compiled.plan.graph), set(names)
     if not members <= set(network.nodes):
         return None
-    read: set[str] = set()
+    readers: dict[str, list[str]] = {}
     for name in members:
-        read |= {network.base(ref) for ref in refs([network.nodes[name].args, list(network.nodes[name].kwargs.values())])}
-    outside = {name for name in read if name not in members}
+        for ref in {network.base(ref) for ref in refs([network.nodes[name].args, list(network.nodes[name].kwargs.values())])}:
+            readers.setdefault(ref, []).append(name)
+    outside = {name for name in readers if name not in members}
     written = {name for name in members if not network.is_view(name) and (network.escapes(name) or not network.readers(name) <= members)}
-    return sum(_bytes(network, name) for name in (*outside, *written))
+    return sum(_read(network, name, readers[name]) for name in outside) + sum(_bytes(network, name) for name in written)
+
+
+def _read(network: Network, name: str, readers: list[str]) -> int:
+    try:
+        return read_within(network, name, readers)
+    except (KeyError, IndexError):  # the argument is not a tensor
+        return 0
 
 
 def _bytes(network: Network, name: str) -> int:

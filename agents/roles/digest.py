@@ -171,7 +171,7 @@ def reference_text(situation: Situation) -> str:
 def profile_text(profile: Profile | None) -> str:
     """Returns the profile of the reference: where the time goes, the number of launches, and how busy the device is."""
     if profile is None:
-        return "No profile of the reference could be taken."
+        return "No profile of the reference could be taken: what a step gains can follow from its floor alone."
     tool = {"nsys": "Nsight Systems", "cupti": "CUPTI", "torch-profiler": "torch.profiler"}[profile.tool]
     lines = [f"By {tool}, which slows the host: proportions count here, the time of a call is the one under Task."]
     if spent := time_text(None, profile):
@@ -211,7 +211,7 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
     alike: dict[str, list[Group]] = {}
     for group in plan.groups:
         apart = f"; {size(group.eager_bytes)} move where each operator stands alone" if group.eager_bytes > 1.1 * group.bytes else ""
-        floor = floor_of_group(compiled, group).says(brief=True)
+        floor = floor_of_group(compiled, group).says(brief=True) if group.kinds != ["getitem"] else "one result of several, which moves nothing"
         alike.setdefault(f"{', '.join(group.kinds[:12])}: {floor}{apart}. Natural space: {group.space}.", []).append(group)
     for said, groups in list(alike.items())[:MOST_GROUPS]:
         where = f", line {groups[0].line}" if groups[0].line else ""

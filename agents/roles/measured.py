@@ -64,6 +64,7 @@ STALLS = {  # what Nsight Compute's names of the reasons mean
     "gmma": "a product of wgmma",
     "wait": "the fixed latency of their own last instruction",
 }
+AT_BOUND = 0.9  # share of its bound from which an error is explained
 SHORTEST_OWN, SHORTEST_COUNTED = 0.015, 0.05  # share of the device's time from which a kernel of the program, or of a library, is described
 SHOWN_STALLS, SHOWN_PIPES = 3, 2
 NAMED_KERNELS = 6  # number of own kernels that are named as not counted
@@ -103,9 +104,9 @@ def eager_text(situation: Situation) -> str:
     found = [c for a in situation.attempts if a.passed and (c := a.verdict.against("eager")) is not None]
     if not found:
         known = situation.admission.eager_ms if situation.admission is not None else None
-        return (
-            f"Eager PyTorch takes about {duration(known)} a call (a few calls at admission, the host's work included: an estimate)." if known else ""
-        )
+        if known:
+            return f"Eager PyTorch takes about {duration(known)} a call (a few calls at admission, the host's work included: an estimate)."
+        return _profiled_eager(situation.reference)
     times = [c.baseline_ms for c in found]
     said = f"Eager PyTorch takes {duration(statistics.median(times))} a call"
     if len(times) > 1:
@@ -115,6 +116,17 @@ def eager_text(situation: Situation) -> str:
         spread = f", blocks from {duration(min(blocks))} to {duration(max(blocks))}" if len(blocks) > 1 else ""
         said += f" (one measurement{spread}"
     return f"{said}; each ratio is to eager in the same measurement)."
+
+
+def _profiled_eager(reference: Profile | None) -> str:
+    """Returns the bounds that a profile sets to the time of eager PyTorch, which was not timed; "" without a profile."""
+    if reference is None:
+        return ""
+    spent, slowed = call_time(None, reference), duration(reference.wall_us_per_iteration / 1e3)
+    if spent is None:
+        return f"Eager PyTorch is not timed yet. Under a profiler, which slows the host, a call takes {slowed}."
+    least = duration(spent.device_us / 1e3)
+    return f"Eager PyTorch is not timed yet: a call takes between {least} (the device's work) and {slowed} (under a profiler, which slows the host)."
 
 
 def measured_text(attempt: Attempt, situation: Situation) -> str:
@@ -178,12 +190,20 @@ def time_text(report: Report | None, profile: Profile | None) -> str:
 
 
 def error_text(report: Report) -> str:
-    """Returns the trial that came closest to its error bound."""
+    """Returns the trial that came closest to its error bound, and what a trial at its bound means."""
     known = [(t.error / t.bound, t) for t in report.trials if t.ok and t.error is not None and t.bound]
     if not known:
         return ""
     share, worst = max(known, key=lambda pair: pair[0])
-    return f"Error: at most {worst.error:.3g} of a bound of {worst.bound:.3g} in {worst.name!r} ({100 * share:.0f} % of it), as {worst.norm}."
+    said = f"Error: at most {worst.error:.3g} of a bound of {worst.bound:.3g} in {worst.name!r} ({100 * share:.0f} % of it), as {worst.norm}."
+    others = [portion for portion, trial in known if trial is not worst]
+    if share < AT_BOUND:
+        return said
+    rest = f", in the other trials at most {100 * max(others):.0f} % of it" if others else ""
+    return (
+        f"{said} Elements that a decision changed, as many as are allowed, are left out of this figure. What follows from a decision has errors of "
+        f"every size, so the largest of the rest may lie at the bound{rest}. Not recorded: how many were decided otherwise, PyTorch's own error."
+    )
 
 
 def kernel_times(report: Report, profile: Profile | None) -> Iterator[str]:

@@ -6,12 +6,15 @@ from test_request_findings import COUNTED, counted
 from test_requests import H200, passed, profile, situation
 
 from agents.roles import digest, measured
+from agents.roles.evidence import held_by_others
+from agents.roles.llm_coder import names_for
 from agents.roles.rules_verifier import diagnosed
+from agents.settings import Settings
 from compiler import DeviceFigures
 from verifier.graph import Capture
-from verifier.jobs import HostCalls, KernelProfile
+from verifier.jobs import KernelProfile
 from verifier.profiling.nsight import counters
-from verifier.report import Kernel
+from verifier.report import Kernel, Trial
 
 TOPK = [("gather", 1, 0.020), ("digits", 4, 0.032), ("sums", 4, 0.008), ("sort", 1, 0.005)]
 
@@ -94,3 +97,35 @@ def test_counters_that_cover_a_part_are_not_those_of_the_whole_device_time():
     found.profile.kernels[0].share = 0.7
     found.profile.kernels.append(KernelProfile(name="topk", own=False, calls=5, total_us=600, mean_us=120, share=0.3))
     assert "busy in the kernels with counters, 70 % of the device's time" in diagnosed(known, found).text
+
+
+def test_a_request_without_a_measured_eager_says_between_what_a_call_lies():
+    known = situation(reference=profile(wall_us_per_iteration=4850.0))
+    said = digest.task_text(known)
+    assert "Eager PyTorch is not timed yet: a call takes between " in said and "4.85 ms (under a profiler, which slows the host)" in said
+    assert "the time of a call is the one under Task" in digest.profile_text(known.reference)
+    assert "can follow from its floor alone" in digest.profile_text(None) and "Eager" not in digest.task_text(situation())
+
+
+def test_an_error_at_its_bound_says_what_that_means():
+    found = passed()
+    trials = [Trial(name=name, seed=1, ok=True, error=error, bound=0.04, norm="max |a-b|") for name, error in (("tiny", 0.0398), ("large", 0.01))]
+    found.report.trials = trials
+    said = measured.error_text(found.report)
+    assert "Elements that a decision changed" in said and "in the other trials at most 25 % of it" in said
+    found.report.trials = trials[1:]
+    assert "decision" not in measured.error_text(found.report)
+
+
+def test_memory_that_others_held_is_told_with_the_failure():
+    message = (
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.18 GiB of which {} GiB is free. Including "
+        "non-PyTorch memory, this process has 14.79 GiB memory in use."
+    )
+    assert "63.3 GiB of the device's 79.2 were held by other processes" in held_by_others(message.format("1.10"))
+    assert held_by_others(message.format("60.10")) == "" and held_by_others("it broke") == ""
+
+
+def test_names_for_a_change_leave_out_what_the_precision_rules_out():
+    assert "half-product" not in names_for(Settings(device="cuda:0")) and "coalesce" in names_for(Settings(device="cuda:0"))
+    assert "half-product" in names_for(Settings(device="cuda:0", precision="bf16"))
