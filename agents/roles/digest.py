@@ -26,6 +26,7 @@ from verifier.profiling.diagnosing.task_facts import task_facts
 from verifier.profiling.own_kernels import base_name
 from verifier.task import TensorSpec
 
+HEADER = 20_000  # characters of a program in which its header stands
 MOST_GROUPS = 24  # groups, or kinds of equal groups
 EXPLAINED = 8  # operators that say what a group computes
 FEW = 8  # names that stand in a line
@@ -238,6 +239,12 @@ def catalogue_for(facts: Facts, language: str, operators: Collection[str] | None
 
 def catalogue_text(strategies: Iterable[Strategy]) -> str:
     return "\n".join(f"- `{s.name}`: {s.title}. When: {s.applies}. Brings: {s.expectation}. Not for: {s.forbidden}." for s in strategies)
+
+
+def named_in(source: str) -> set[str]:
+    """Returns the strategies that a program's header says it applies."""
+    found = re.search(r"^Strategies: ([a-z][a-z\-, +\n]*)\.", source[:HEADER], re.MULTILINE)
+    return set(re.split(r"[,+\s]+", found[1])) if found else set()
 
 
 def how_to_text(strategies: Iterable[Strategy], language: str, step: dict[str, Any] | None = None, order: str = "") -> str:

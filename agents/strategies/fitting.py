@@ -15,6 +15,7 @@ DEEP = 4  # K over the smaller of M and N from which a split of K pays
 LONG_ROW = 4096  # elements of a row below which a second reduction costs more than it saves
 WARP_ROW = 2048  # elements of a row that the registers of a warp hold
 SORTED_ROW = 2048  # elements of a row that a sorting network handles
+SELECTING = 0.1  # share of the device's time in a library's selection from which a kernel for it is worth writing
 MATRIX_BYTES = 1 << 20  # a matrix below which a launch costs more than its product with a vector
 SPLIT_FLOPS = 10**9
 FLOAT = 4  # bytes
@@ -101,6 +102,9 @@ def _worth(facts: Facts) -> list[Row] | None:
 
 
 def sorted_rows(facts: Facts) -> str | None:
+    """Vetoes sorting long rows. A selection from long rows is no sort, and is worth a kernel if the library's takes much of the time."""
+    if facts.selection_share is not None and facts.selection_share >= SELECTING:
+        return None
     lengths = facts.structure.sorted_lengths if facts.structure is not None else None
     return "its rows have more than 2048 elements" if lengths and min(lengths) > SORTED_ROW else None
 

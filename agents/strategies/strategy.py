@@ -53,6 +53,7 @@ class Facts:
     slowest_waves: float | None = None  # of its blocks over those that can be resident at once
     quiet_memory: bool | None = None  # no kernel that takes a tenth of the device's time or more uses DRAM much
     streams: bool | None = None  # a kernel that takes a tenth of the device's time or more uses DRAM much, but is not at its ceiling
+    selection_share: float | None = None  # share of the device's time in kernels of a library that select the largest elements (top-k)
     waits: float | None = None  # times that the host waits for the device within a call
     faults: tuple[str, ...] = ()  # faults that the diagnosis names, most expensive first
 

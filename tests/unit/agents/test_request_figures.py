@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from test_request_findings import COUNTED, counted
 from test_requests import H200, passed, profile, situation
 
+from agents.diagnosis import facts_of, structures
 from agents.roles import digest, measured
 from agents.roles.evidence import held_by_others
 from agents.roles.llm_coder import names_for
+from agents.roles.llm_verifier import methods_text
 from agents.roles.rules_verifier import diagnosed
 from agents.settings import Settings
+from agents.strategies import Facts
 from compiler import DeviceFigures
 from verifier.graph import Capture
 from verifier.jobs import KernelProfile
+from verifier.profiling.diagnosing.structure import Product, Structure
 from verifier.profiling.nsight import counters
 from verifier.report import Kernel, Trial
 
@@ -129,3 +136,30 @@ def test_memory_that_others_held_is_told_with_the_failure():
 def test_names_for_a_change_leave_out_what_the_precision_rules_out():
     assert "half-product" not in names_for(Settings(device="cuda:0")) and "coalesce" in names_for(Settings(device="cuda:0"))
     assert "half-product" in names_for(Settings(device="cuda:0", precision="bf16"))
+
+
+def test_a_selection_that_takes_much_of_the_time_has_a_method():
+    structure = Structure(operators=["aten.topk.default"], sorted_lengths=[64_000], products=[], rows=[])
+    facts = Facts("cuda", "memory", headroom=3.0, structure=structure)
+    assert "own-order" not in structures(facts), "a sorting network is not for rows of 64,000 elements"
+    assert "own-order" in structures(replace(facts, selection_share=0.34)) and "own-order" not in structures(replace(facts, selection_share=0.02))
+    found = with_topk(0.34)
+    known = situation(found)
+    seen = facts_of(found.report, None, known.planned.data.ceilings, diagnosed(known, found), None)
+    assert seen.selection_share == pytest.approx(0.34)
+
+
+def test_products_on_fp32_units_and_launched_blocks_without_work_have_methods():
+    product = Product(batch=8, m=512, n=4096, k=4096)
+    facts = Facts("cuda", "launch", headroom=9.0, capability=(9, 0), structure=Structure(products=[product], rows=[], groups=True), slowest_waves=2.9)
+    assert {"split-product", "persistent-kernel"} <= set(structures(facts))
+    assert "split-product" not in structures(replace(facts, on_tensor_cores=True)), "the program has it"
+    assert "persistent-kernel" not in structures(replace(facts, structure=Structure(products=[product], rows=[])))
+
+
+def test_methods_that_the_program_has_come_last_and_are_marked():
+    source = '"""A program.\n\nStrategies: split-product, own-scan,\nvectorise.\n"""\n'
+    assert digest.named_in(source) == {"split-product", "own-scan", "vectorise"} and digest.named_in("x = 1") == set()
+    said = methods_text(["own-scan", "fuse-block"], digest.named_in(source))
+    new, _, old = said.partition("The program's header says that it applies these already:")
+    assert "`fuse-block`" in new and "`own-scan`" in old and "already" not in methods_text(["own-scan"])

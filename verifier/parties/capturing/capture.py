@@ -232,8 +232,8 @@ _AS_IT_IS = frozenset([
 
 
 def minimal_bytes(graph: Graph) -> int:
-    """Counts the bytes needed to read the used inputs and weights once, and to write the outputs and changed state once. Of an input that is only
-    gathered, the gathered elements count."""
+    """Counts the bytes needed to read the used inputs and weights once, and to write the outputs and changed state once. An input that is only
+    gathered counts with its gathered elements."""
     specs: dict[str, TensorSpec] = {node.name: node.outputs[0] for node in graph.nodes if len(node.outputs) == 1}
     specs.update({entry.name: entry.spec for entry in graph.inputs if entry.spec is not None})
     readers: dict[str, list[Node | None]] = {}  # null: the outputs
