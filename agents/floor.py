@@ -91,17 +91,18 @@ def operations(compiled: Compiled, capture: Capture) -> int | None:
     return floor_of_task(compiled, capture).flops or capture.flops
 
 
-def steps_text(dependent_steps: int) -> str:
-    """Says what the floor does not count."""
+def steps_text(dependent_steps: int, exchanges: int = 1) -> str:
+    """Says what the floor does not count. `exchanges` is the number of products and reductions of a step that need each other."""
     if not dependent_steps:
         return (
             "It counts bytes and products alone, in this arithmetic and as the task's operators stand (a cheaper split or less work goes below it): "
             "no latency, no launches, no transcendental functions."
         )
+    each = "each costs" if exchanges == 1 else f"each has {exchanges} exchanges (its products and reductions, one after another), each of which costs"
     return (
         f"It counts bytes and products alone and no dependent steps: {dependent_steps:,} steps of a recurrence follow each other here, and where "
-        f"the state is spread over blocks each costs about a microsecond, {duration(dependent_steps * STEP_US / 1e3)} together, however fast the "
-        "products are."
+        f"the state is spread over blocks {each} about a microsecond (by flags in L2; a grid-wide barrier up to 3), "
+        f"{duration(dependent_steps * exchanges * STEP_US / 1e3)} together, however fast the products are."
     )
 
 

@@ -207,8 +207,8 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
     if not plan.groups:
         why = plan.reason or (capture.reason if capture else "") or "there is no graph"
         lines.append(f"No floors by operator: {why}.")
-    if capture is not None and (steps := task_facts(capture).dependent_steps):
-        lines.append(steps_text(steps))
+    if capture is not None and (facts := task_facts(capture)).dependent_steps:
+        lines.append(steps_text(facts.dependent_steps, facts.exchanges))
     alike: dict[str, list[Group]] = {}
     for group in plan.groups:
         apart = f"; {size(group.eager_bytes)} move where each operator stands alone" if group.eager_bytes > 1.1 * group.bytes else ""

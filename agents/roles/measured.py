@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agents.floor import floor_of_step, floor_of_task, steps_text
+from agents.floor import floor_of_step, floor_of_task, size, steps_text
 from agents.roles.compiled import Compiled
 from agents.roles.edits import folded
 from agents.roles.prompts import fenced
@@ -21,7 +21,7 @@ from verifier.jobs import KernelProfile, Profile
 from verifier.profiling.diagnosing.call_time import COPIES, call_time
 from verifier.profiling.diagnosing.diagnosis import FLOOR_BEATEN
 from verifier.profiling.diagnosing.residency import residency
-from verifier.profiling.diagnosing.task_facts import task_facts
+from verifier.profiling.diagnosing.task_facts import TaskFacts, task_facts
 from verifier.profiling.nsight import counters
 from verifier.profiling.own_kernels import base_name
 from verifier.report import Kernel, Report
@@ -64,6 +64,7 @@ STALLS = {  # what Nsight Compute's names of the reasons mean
     "gmma": "a product of wgmma",
     "wait": "the fixed latency of their own last instruction",
 }
+BEYOND = 1.5  # multiple of the task's bytes from which those of the plan's groups are told
 AT_BOUND = 0.9  # share of its bound from which an error is explained
 SHORTEST_OWN, SHORTEST_COUNTED = 0.015, 0.05  # share of the device's time from which a kernel of the program, or of a library, is described
 SHOWN_STALLS, SHOWN_PIPES = 3, 2
@@ -169,14 +170,28 @@ def over_floor(attempt: Attempt, situation: Situation) -> str:
         said = f"{said}. That is the floor of what was captured alone: what is left in Python, its weights and products included, is not counted"
     if report.timing.program_ms < FLOOR_BEATEN * known:
         return f"{said}. This program is below it: data that stay in a cache, or a device that does more than was measured. So it says nothing here."
-    steps = task_facts(situation.capture).dependent_steps if situation.capture is not None else 0
-    said = f"{said}. {steps_text(steps)}".removesuffix(".")
+    facts = task_facts(situation.capture) if situation.capture is not None else TaskFacts()
+    steps = facts.dependent_steps
+    said = f"{said}. {steps_text(steps, facts.exchanges)}{_in_groups(situation)}".removesuffix(".")
     times = f"{said}. This program takes {report.timing.program_ms / known:.1f} times that floor"
     spent = call_time(report, attempt.profile)
     if spent is None:
         return f"{times}."
     each = f" Its device time is {spent.device_us / steps:.3g} us a dependent step." if steps else ""
     return f"{times}, its device time alone {spent.device_us / 1e3 / known:.1f} times.{each}"
+
+
+def _in_groups(situation: Situation) -> str:
+    """Returns the traffic of the plan's groups, each fused by itself, if it clearly exceeds that of the whole task; otherwise ""."""
+    compiled = situation.plan.data if situation.plan is not None else None
+    least = situation.capture.bytes_min if situation.capture is not None else None
+    if not isinstance(compiled, Compiled) or not least:
+        return ""
+    moved = sum(group.bytes for group in compiled.plan.groups)
+    if len(compiled.plan.groups) < 2 or moved < BEYOND * least:
+        return ""
+    apart = duration(compiled.figures.memory_ms(moved))
+    return f" With each of the plan's {len(compiled.plan.groups)} groups fused by itself, {size(moved)} move in {apart}."
 
 
 def step_floor(compiled: Compiled, step: dict[str, Any] | None) -> str:

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 from test_request_findings import COUNTED, counted
-from test_requests import H200, passed, profile, situation
+from test_requests import H200, compiled, group, passed, profile, situation
 
 from agents.diagnosis import facts_of, structures
+from agents.floor import steps_text
 from agents.roles import digest, measured
 from agents.roles.evidence import held_by_others
 from agents.roles.llm_coder import names_for
@@ -163,3 +164,17 @@ def test_methods_that_the_program_has_come_last_and_are_marked():
     said = methods_text(["own-scan", "fuse-block"], digest.named_in(source))
     new, _, old = said.partition("The program's header says that it applies these already:")
     assert "`fuse-block`" in new and "`own-scan`" in old and "already" not in methods_text(["own-scan"])
+
+
+def test_a_step_of_several_exchanges_costs_each_of_them():
+    said = steps_text(256, 3)
+    assert "each has 3 exchanges" in said and "768 us together" in said
+    assert "exchanges" not in steps_text(256) and "256 us together" in steps_text(256)
+
+
+def test_the_traffic_of_the_groups_is_told_where_it_exceeds_the_tasks():
+    found = passed()
+    groups = [group("g1", ["convolution"], 900 * 10**6), group("g2", ["max pool"], 600 * 10**6)]
+    said = measured.measured_text(found, situation(found, plan=compiled(*groups)))
+    assert "With each of the plan's 2 groups fused by itself, 1.5 GB move in 357 us." in said
+    assert "fused by itself" not in measured.measured_text(found, situation(found, plan=compiled(group("g1", ["relu"], 42 * 10**6))))
