@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from verifier.graph import Capture
 
 SMALL = 0.2  # share of the time to move data below which arithmetic is not worth a word
-_RUN = re.compile(r"\b(g\d+)\s*(?:-|–|to)\s*(g\d+)\b")
+_RUN = re.compile(r"\b(g\d+)\s*(?:-|–|to)\s*(g\d+)\b(?:\s+every\s+([1-9]\d*))?")
 LOOPS = ("pool", "scan", "order")  # families of kernels without products
 STEP_US = 1.0  # one exchange of a recurrent state between blocks, through the L2 cache
 UNITS: dict[Arithmetic, str] = {
@@ -141,13 +141,14 @@ def _group_of(compiled: Compiled, step: dict[str, Any] | None) -> list[Group]:
 
 
 def groups_of(compiled: Compiled, operators: Iterable[str]) -> list[Group]:
-    """Returns the groups named by a step's operators: by id ("g1", "g1: softmax"), by a run of ids ("g1-g24"), or by an operator of the graph."""
+    """Returns the groups named by a step's operators: by id ("g1", "g1: softmax"), by a run of ids ("g1-g24", "g3-g1278 every 5"), or by an
+    operator of the graph."""
     texts = [str(operator) for operator in operators]
     said = {word for text in texts for word in re.findall(r"[\w.]+", text)}
     ids = [group.id for group in compiled.plan.groups]
-    for first, last in (run for text in texts for run in _RUN.findall(text)):
+    for first, last, step in (run for text in texts for run in _RUN.findall(text)):
         if first in ids and last in ids:
-            said.update(ids[ids.index(first) : ids.index(last) + 1])
+            said.update(ids[ids.index(first) : ids.index(last) + 1 : int(step or 1)])
     return [group for group in compiled.plan.groups if group.id in said or not said.isdisjoint(group.operators)]
 
 

@@ -3,6 +3,7 @@ location."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
@@ -19,6 +20,8 @@ from agents.roles.situation import Advice, Attempt, Idea, Situation
 from agents.settings import Settings
 from agents.strategies import CATALOGUE, Facts, Strategy
 from compiler import DeviceFigures, Group
+from compiler.graph.network import Network
+from compiler.graph.values import refs
 from verifier.build.raw import CUDA_FLAGS
 from verifier.jobs import Profile
 from verifier.profiling.diagnosing.call_time import call_time
@@ -210,17 +213,51 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
     if capture is not None and (facts := task_facts(capture)).dependent_steps:
         lines.append(steps_text(facts.dependent_steps, facts.exchanges))
     alike: dict[str, list[Group]] = {}
+    waiting = chained(compiled)
     for group in plan.groups:
         apart = f"; {size(group.eager_bytes)} move where each operator stands alone" if group.eager_bytes > 1.1 * group.bytes else ""
         floor = floor_of_group(compiled, group).says(brief=True) if group.kinds != ["getitem"] else "one result of several, which moves nothing"
-        alike.setdefault(f"{', '.join(group.kinds[:12])}: {floor}{apart}. Natural space: {group.space}.", []).append(group)
+        text = f"{', '.join(group.kinds[:12])}: {floor}{apart}. Natural space: {group.space}."
+        alike.setdefault(f"{text} Each needs the one before." if group.id in waiting else text, []).append(group)
     for said, groups in list(alike.items())[:MOST_GROUPS]:
         where = f", line {groups[0].line}" if groups[0].line else ""
         each = ", each" if len(groups) > 1 else ""
-        lines.append(f"- {some([group.id for group in groups])}{where}{each}: {said}")
+        lines.append(f"- {ids([group.id for group in groups])}{where}{each}: {said}")
     if more := sum(len(groups) for groups in list(alike.values())[MOST_GROUPS:]):
         lines.append(f"- and {more} more groups")
     return "\n".join(lines)
+
+
+def chained(compiled: Compiled) -> set[str]:
+    """Returns the ids of the groups that need an equal group before them, as the products of a recurrence's state do, together with the first such
+    group. Equal groups that need only inputs are not among them."""
+    plan = compiled.plan
+    if plan.graph is None:
+        return set()
+    network, found = Network(plan.graph), set[str]()
+    owner = {name: group for group in plan.groups for name in group.operators}
+    behind: dict[str, dict[str, str]] = {}  # value -> what kinds of groups it needs -> the last such group
+    for node in network.nodes.values():
+        group, mine = owner.get(node.name), dict[str, str]()
+        for name in refs([node.args, list(node.kwargs.values())]):
+            mine |= behind.get(name, {})
+        if group is not None:
+            kind = f"{group.kinds} {group.bytes} {group.flops}"
+            if mine.get(kind, group.id) != group.id:
+                found |= {group.id, mine[kind]}
+            mine[kind] = group.id
+        behind[node.name] = mine
+    return found
+
+
+def ids(names: Sequence[str]) -> str:
+    """Returns ids of groups as a list, or as a range with a step if there are many at equal distances."""
+    numbers = [int(name[1:]) if name[1:].isdigit() else -1 for name in names]
+    steps = {after - before for before, after in itertools.pairwise(numbers)}
+    if len(names) <= FEW or -1 in numbers or len(steps) != 1:
+        return some(names)
+    [step] = steps
+    return f"{names[0]}-{names[-1]}" + (f" every {step}" if step > 1 else "")
 
 
 def some(names: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from test_request_findings import COUNTED, counted
 from test_requests import H200, compiled, group, passed, profile, situation
 
 from agents.diagnosis import facts_of, structures
-from agents.floor import steps_text
+from agents.floor import groups_of, steps_text
 from agents.roles import digest, measured
 from agents.roles.evidence import held_by_others
 from agents.roles.llm_coder import names_for
@@ -18,7 +18,7 @@ from agents.roles.rules_verifier import diagnosed
 from agents.settings import Settings
 from agents.strategies import Facts
 from compiler import DeviceFigures
-from verifier.graph import Capture
+from verifier.graph import Capture, Graph
 from verifier.jobs import KernelProfile
 from verifier.profiling.diagnosing.structure import Product, Structure
 from verifier.profiling.nsight import counters
@@ -178,3 +178,36 @@ def test_the_traffic_of_the_groups_is_told_where_it_exceeds_the_tasks():
     said = measured.measured_text(found, situation(found, plan=compiled(*groups)))
     assert "With each of the plan's 2 groups fused by itself, 1.5 GB move in 357 us." in said
     assert "fused by itself" not in measured.measured_text(found, situation(found, plan=compiled(group("g1", ["relu"], 42 * 10**6))))
+
+
+def test_equal_groups_that_need_each_other_are_told_from_those_that_do_not():
+    """A recurrence: the products of the inputs need nothing, those of the state need the one before."""
+    spec = {"shape": [64, 256], "dtype": "float32"}
+
+    def node(name, op, *reads):
+        return {"name": name, "op": op, "args": [{"ref": read} for read in reads], "outputs": [spec]}
+
+    nodes, state = [], "x0"
+    for at in range(12):
+        nodes += [node(f"in{at}", "aten.linear.default", f"x{at}", "w"), node(f"of{at}", "aten.linear.default", state, "w")]
+        nodes += [node(f"state{at}", "aten.sort.default", f"both{at}")]
+        nodes.insert(-1, node(f"both{at}", "aten.add.Tensor", f"in{at}", f"of{at}"))
+        state = f"state{at}"
+    weight = {"name": "w", "kind": "parameter", "target": "w", "spec": {"shape": [256, 256], "dtype": "float32"}}
+    inputs = [{"name": f"x{at}", "kind": "user", "spec": spec, "index": at} for at in range(12)]
+    graph = Graph.model_validate({"inputs": [*inputs, weight], "nodes": nodes, "outputs": [{"ref": state}], "output_tree": 0})
+    groups = [group(f"g{at}", [made["name"]], 10**6) for at, made in enumerate(nodes, start=1)]
+    for one in groups:
+        kind = one.operators[0].rstrip("0123456789")
+        one.kinds = ["linear" if kind in ("in", "of") else kind]
+    found = compiled(*groups)
+    found.plan.graph = graph
+    said = digest.floors_text(found, situation())
+    assert "- g1-g45 every 4, each: linear: " in said, "the products of the inputs"
+    assert "- g2-g46 every 4, each: linear: " in said and said.count("Each needs the one before.") == 3
+    assert [one.id for one in groups_of(found, ["g1-g45 every 4"])] == [f"g{at}" for at in range(1, 46, 4)]
+
+
+def test_ids_of_groups_are_a_list_or_a_range():
+    assert digest.ids(["g1", "g2"]) == "g1, g2" and digest.ids([f"g{at}" for at in range(3, 20)]) == "g3-g19"
+    assert digest.ids(["g1", "g2", *(f"g{at}" for at in range(9, 20))]).endswith("and 6 more")
