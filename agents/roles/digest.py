@@ -41,7 +41,7 @@ GRADES = {"counters": "counters", "timeline": "a timeline", "static": "compiled 
 SHOWN_EVIDENCE = 4  # lines of a diagnosis; more figures lead to worse decisions (KernelPro)
 LANGUAGES = {"cuda": "CUDA C++", "triton": "Triton", "cpp": "C++ with OpenMP, on the CPU"}
 MODES = {
-    "train": "train: the model as its constructor leaves it, in training mode; batch norm takes the batch's statistics, dropout drops",
+    "train": "train: the model as its constructor leaves it, in training mode; batch norm takes the batch's statistics, dropout with p > 0 drops",
     "eval": "eval: `model.eval()` was called; batch norm takes the running statistics, dropout drops nothing",
 }
 FLAGS = {
@@ -210,6 +210,11 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
     if not plan.groups:
         why = plan.reason or (capture.reason if capture else "") or "there is no graph"
         lines.append(f"No floors by operator: {why}.")
+    if any("grouped product" in group.kinds for group in plan.groups):
+        lines.append(
+            "A loop over groups (experts) in the reference stands here as operators that do the same: routing orders the rows by group, a grouped "
+            "product multiplies each row by its group's weights, and an index, a division and a sum at an index fetch, assign and return rows."
+        )
     if capture is not None and (facts := task_facts(capture)).dependent_steps:
         lines.append(steps_text(facts.dependent_steps, facts.exchanges))
     alike: dict[str, list[Group]] = {}

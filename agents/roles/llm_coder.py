@@ -19,7 +19,7 @@ from agents.roles.evidence import failure_text
 from agents.roles.exchange import converse, notes_for
 from agents.roles.prompts import part
 from agents.roles.replies import Refused
-from agents.roles.rules_verifier import unmeasured
+from agents.roles.rules_verifier import AGAIN, crowded_out, unmeasured
 from agents.roles.situation import Advice, Attempt, Edit, Idea, Knob, Situation
 from agents.settings import Settings
 from agents.span import Span
@@ -34,9 +34,9 @@ class LlmCoder:
         self.pair = pair
 
     async def write(self, span: Span, situation: Situation, parent: Attempt | None, advice: Advice | None) -> Edit | None:
-        if parent is not None and unmeasured(parent):
+        if parent is not None and (unmeasured(parent) or crowded_out(parent)):
             changes = f"nothing: candidate {parent.number} could not be measured, so it is tried once more"
-            return replace(parent.edit, title="The same program once more", changes=changes, says=())
+            return replace(parent.edit, title=AGAIN, changes=changes, says=())
         purpose, method = self._purpose(situation, parent, advice)
         values = await self._values(span, situation, parent, advice)
         chosen = strategies_of(method or "")

@@ -17,7 +17,7 @@ from agents.roles.evidence import failure_text
 from agents.roles.exchange import converse, notes_for
 from agents.roles.prompts import part
 from agents.roles.replies import DiagnosisReply, JudgementReply, Refused, parse
-from agents.roles.rules_verifier import by_rules, diagnosed, open_methods, plain_enough, scarce, unmeasured
+from agents.roles.rules_verifier import by_rules, crowded_out, diagnosed, open_methods, plain_enough, scarce, unmeasured
 from agents.roles.situation import Advice, Attempt, Situation, Unusable
 from agents.roles.verifier import BuiltInVerifier
 from agents.span import Span
@@ -44,7 +44,7 @@ class LlmVerifier:
         self.always, self.moves = always, moves
 
     async def advise(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
-        if unmeasured(attempt) or is_last(span, attempt):
+        if unmeasured(attempt) or crowded_out(attempt) or is_last(span, attempt):
             return await self._ruled(span, situation, attempt)
         if not attempt.passed:
             return await self._judge(span, situation, attempt)

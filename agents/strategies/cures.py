@@ -191,7 +191,7 @@ CURES: tuple[Strategy, ...] = (
         "Barriers only where data is handed over",
         "a block repeatedly waits for its slowest warp",
         "the share of time now spent at barriers",
-        "barriers that order shared-memory accesses",
+        "barriers that order shared-memory accesses; the hand-over between copying and computing warps, where a wait shows which of them is slower",
     ),
     _cure(
         "privatise-atomics",

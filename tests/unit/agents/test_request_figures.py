@@ -14,7 +14,7 @@ from agents.roles import digest, measured
 from agents.roles.evidence import held_by_others
 from agents.roles.llm_coder import names_for
 from agents.roles.llm_verifier import methods_text
-from agents.roles.rules_verifier import diagnosed
+from agents.roles.rules_verifier import AGAIN, by_rules, crowded_out, diagnosed
 from agents.settings import Settings
 from agents.strategies import Facts
 from compiler import DeviceFigures
@@ -211,3 +211,24 @@ def test_equal_groups_that_need_each_other_are_told_from_those_that_do_not():
 def test_ids_of_groups_are_a_list_or_a_range():
     assert digest.ids(["g1", "g2"]) == "g1, g2" and digest.ids([f"g{at}" for at in range(3, 20)]) == "g3-g19"
     assert digest.ids(["g1", "g2", *(f"g{at}" for at in range(9, 20))]).endswith("and 6 more")
+
+
+def test_a_program_that_others_left_no_memory_is_tried_once_more():
+    found = passed()
+    found.report.status = "crashed"
+    found.report.message = (
+        "OutOfMemoryError when the program was constructed: GPU 0 has a total capacity of 79.18 GiB of which 1.10 GiB is free. Including "
+        "non-PyTorch memory, this process has 14.79 GiB memory in use."
+    )
+    assert crowded_out(found) and by_rules(situation(found), found).reason == "Other processes held the device's memory: it is tried once more."
+    found.edit = replace(found.edit, title=AGAIN)
+    assert not crowded_out(found), "the second time, the evidence goes to a model"
+    found.edit, found.report.message = replace(found.edit, title="x"), "it broke"
+    assert not crowded_out(found)
+
+
+def test_a_loop_over_experts_is_said_to_stand_as_other_operators():
+    assert "A loop over groups (experts) in the reference stands here" in digest.floors_text(
+        compiled(group("g1", ["grouped product"], 1)), situation()
+    )
+    assert "A loop over groups" not in digest.floors_text(compiled(group("g1", ["linear"], 1)), situation())
