@@ -9,14 +9,14 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agents.floor import floor_of_step, floor_of_task, size, steps_text
+from agents.floor import floor_of_group, floor_of_step, floor_of_task, size, steps_text
 from agents.roles.compiled import Compiled
 from agents.roles.edits import folded
 from agents.roles.prompts import fenced
 from agents.roles.situation import Attempt, Situation
 from agents.stopping import floor_ms
-from compiler import DeviceFigures
-from compiler.planning.cost import duration
+from compiler import DeviceFigures, Options
+from compiler.planning.cost import duration, groups_of_kernels
 from verifier.jobs import KernelProfile, Profile
 from verifier.profiling.diagnosing.call_time import COPIES, call_time
 from verifier.profiling.diagnosing.diagnosis import FLOOR_BEATEN
@@ -31,6 +31,7 @@ TIMED_KERNELS = 16  # number of kernels whose times are shown
 SHOWN_LOSSES = 4  # number of programs shown that came after the best one and are not better
 LOST_LINES = 120  # number of diff lines shown between the best program and the last one that was not better
 LONGEST_NAME, NAME_END = 100, 36  # characters of a kernel's name, and how many of them are its last ones if it is cut
+WORTH_A_FLOOR = 0.03  # share of the device's time from which a kernel's floor is shown
 TOGETHER, WORTH_A_SUM = 2, 0.05  # kernels of one operator whose sum is shown, and the share of the device's time from which it is
 BANDWIDTHS = {  # a memory's throughput counters as percentages of its peak, first found first used
     "DRAM": ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", counters.DRAM_SHARE),
@@ -147,7 +148,7 @@ def measured_text(attempt: Attempt, situation: Situation) -> str:
     if report.program_class:
         share = f", {100 * report.own_share:.0f} % of its device time in own kernels" if report.own_share is not None else ""
         lines.append(f"Program class: {report.program_class}{share}.")
-    return "\n".join([*lines, *kernel_times(report, attempt.profile), *_other_recording(report, attempt.profile)])
+    return "\n".join([*lines, *kernel_times(report, attempt.profile, _floors(attempt, situation)), *_other_recording(report, attempt.profile)])
 
 
 def _other_recording(report: Report, profile: Profile | None) -> Iterator[str]:
@@ -221,8 +222,21 @@ def error_text(report: Report) -> str:
     )
 
 
-def kernel_times(report: Report, profile: Profile | None) -> Iterator[str]:
-    """Yields the slowest kernels with microseconds and launches per call and the share of device time."""
+def _floors(attempt: Attempt, situation: Situation) -> dict[str, float]:
+    """Returns the floors in milliseconds of the kernels that the compiler printed, by their short names: those of the groups that they compute."""
+    compiled = situation.plan.data if situation.plan is not None else None
+    if not isinstance(compiled, Compiled) or not isinstance(attempt.edit.options, Options) or attempt.report is None:
+        return {}
+    found: dict[str, float] = {}
+    computed = groups_of_kernels(compiled.plan, attempt.edit.options, attempt.report, attempt.profile, attempt.edit.source)
+    for name, groups in computed.items():
+        found[short_name(name)] = found.get(short_name(name), 0.0) + sum(floor_of_group(compiled, group).ms for group in groups)
+    return found
+
+
+def kernel_times(report: Report, profile: Profile | None, floors: Mapping[str, float] | None = None) -> Iterator[str]:
+    """Yields the slowest kernels with microseconds and launches per call and the share of device time. `floors` are in milliseconds, by short
+    names."""
     if report.kernels:
         rows = [(k.name, k.own, k.calls, k.ms * 1e3, k.share) for k in report.kernels]
     elif profile is not None:
@@ -241,7 +255,9 @@ def kernel_times(report: Report, profile: Profile | None) -> Iterator[str]:
         single, plural = (single, plural) if name.startswith(COPIES) else (one, several)
         launches = f"{_count(calls)} {plural}, {us / calls:.1f} us each" if calls >= 1.5 else f"one {single}"
         launches += f" ({len(parts)} kernels of this name)" if len(parts) > 1 and not name.startswith(COPIES) else ""
-        yield f"- {name} ({'own' if own else 'library'}): {us:.1f} us a call in {launches}, {100 * share:.0f} % of the device's time"
+        floor = (floors or {}).get(name, 0.0) if own and share >= WORTH_A_FLOOR else 0.0
+        least = f"; floor of what it computes: {duration(floor)}" if floor else ""
+        yield f"- {name} ({'own' if own else 'library'}): {us:.1f} us a call in {launches}, {100 * share:.0f} % of the device's time{least}"
     if rest := found[TIMED_KERNELS:]:
         us, share = (sum(part[at] for _, parts in rest for part in parts) for at in (1, 2))
         yield f"- {len(rest)} more: {us:.1f} us a call, {100 * share:.0f} % of the device's time"

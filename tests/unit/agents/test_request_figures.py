@@ -17,7 +17,7 @@ from agents.roles.llm_verifier import methods_text
 from agents.roles.rules_verifier import AGAIN, by_rules, crowded_out, diagnosed
 from agents.settings import Settings
 from agents.strategies import Facts
-from compiler import DeviceFigures
+from compiler import DeviceFigures, Options
 from verifier.graph import Capture, Graph
 from verifier.jobs import KernelProfile
 from verifier.profiling.diagnosing.structure import Product, Structure
@@ -232,3 +232,17 @@ def test_a_loop_over_experts_is_said_to_stand_as_other_operators():
         compiled(group("g1", ["grouped product"], 1)), situation()
     )
     assert "A loop over groups" not in digest.floors_text(compiled(group("g1", ["linear"], 1)), situation())
+
+
+def test_a_kernel_that_the_compiler_printed_has_the_floor_of_what_it_computes():
+    found, product = passed(), group("g1", ["linear", "relu"], 42 * 10**6, 60 * 10**9)
+    found.report.kernels = [
+        Kernel(name="linear_relu_kernel", calls=1, ms=0.9, share=0.98, own=True),
+        Kernel(name="x", calls=1, ms=0, share=0.02, own=True),
+    ]
+    made = compiled(product)
+    made.plan.own = [product]
+    assert "floor of what it computes" not in measured.measured_text(found, situation(found, plan=made)), "a model changed it"
+    found.edit = replace(found.edit, options=Options())
+    said = measured.measured_text(found, situation(found, plan=made))
+    assert "- linear_relu_kernel (own): 900.0 us a call in one launch, 98 % of the device's time; floor of what it computes: 514 us" in said
