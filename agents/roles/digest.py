@@ -18,7 +18,7 @@ from agents.roles.prompts import fenced
 from agents.roles.shortening import Shortened, shortened
 from agents.roles.situation import Advice, Attempt, Idea, Situation
 from agents.settings import Settings
-from agents.strategies import CATALOGUE, Facts, Strategy
+from agents.strategies import CATALOGUE, Facts, Strategy, by_name
 from compiler import DeviceFigures, Group
 from compiler.graph.network import Network
 from compiler.graph.values import refs
@@ -322,11 +322,14 @@ def _alike(steps: Sequence[dict[str, Any]], compiled: Compiled | None) -> list[t
 
 
 def step_text(step: dict[str, Any] | None, compiled: Compiled | None = None) -> str:
-    """Returns a step as text, with its floor if the step's operators show which groups it covers."""
+    """Returns a step as text, with its floor if the step's operators show which groups it covers, and without strategies that its contract rules
+    out."""
     if not step:
         return ""
     names = ("id", "title", "operators", "space", "strategies", "contract", "expected", "risk", "reason")
     told = {**step, "operators": _explained(step.get("operators"), compiled)}
+    if isinstance(step.get("strategies"), list):
+        told["strategies"] = [name for name in step["strategies"] if (known := by_name(str(name))) is None or not contradicts(known, step)]
     shown = [(name, "; ".join(map(str, told[name])) if isinstance(told.get(name), list) else str(told.get(name) or "")) for name in names]
     lines = [f"{name}: {value}" for name, value in shown if value]
     floor = step_floor(compiled, step) if compiled is not None else ""

@@ -13,6 +13,7 @@ from agents.floor import groups_of, steps_text
 from agents.roles import digest, measured
 from agents.roles.evidence import held_by_others
 from agents.roles.llm_coder import names_for
+from agents.roles.llm_planner import told
 from agents.roles.llm_verifier import methods_text
 from agents.roles.rules_verifier import AGAIN, by_rules, crowded_out, diagnosed
 from agents.settings import Settings
@@ -246,3 +247,18 @@ def test_a_kernel_that_the_compiler_printed_has_the_floor_of_what_it_computes():
     found.edit = replace(found.edit, options=Options())
     said = measured.measured_text(found, situation(found, plan=made))
     assert "- linear_relu_kernel (own): 900.0 us a call in one launch, 98 % of the device's time; floor of what it computes: 514 us" in said
+
+
+def test_a_step_leaves_out_strategies_that_its_contract_rules_out():
+    step = {"id": "s2", "title": "scatter", "strategies": ["grouped-product", "atomic-sums", "unknown"], "contract": "no atomics, deterministic"}
+    assert "strategies: grouped-product; unknown" in digest.step_text(step)
+    assert "atomic-sums" in digest.step_text({**step, "contract": "fp32"})
+
+
+def test_a_new_plan_is_told_which_programs_each_step_has():
+    first, second = passed(1), passed(2)
+    first.edit, second.report.status = replace(first.edit, step="s1"), "wrong_result"
+    second.edit = replace(second.edit, step="s1")
+    known = situation(first, second)
+    assert told({"id": "s1", "title": "t"}, known).endswith("programs made for it: candidate 1 (passed), candidate 2 (wrong result)")
+    assert told({"id": "s2", "title": "t"}, known).endswith("programs made for it: none")
