@@ -262,3 +262,12 @@ def test_a_new_plan_is_told_which_programs_each_step_has():
     known = situation(first, second)
     assert told({"id": "s1", "title": "t"}, known).endswith("programs made for it: candidate 1 (passed), candidate 2 (wrong result)")
     assert told({"id": "s2", "title": "t"}, known).endswith("programs made for it: none")
+
+
+def test_a_class_of_the_device_says_how_much_of_the_call_is_idle():
+    found = counted(metrics=COUNTED | {counters.SM_SHARE: 64.0})
+    known = situation(found, capture=Capture(task="t", mode="train", flops=10**9, bytes_min=10**6))
+    found.profile.host.device_us = 400
+    assert "; the device is idle for 20 % of the call" in diagnosed(known, found).text
+    found.profile.host.device_us = 490
+    assert "idle" not in diagnosed(known, found).text

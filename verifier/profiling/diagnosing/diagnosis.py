@@ -41,7 +41,7 @@ BUSY_ENOUGH = 0.8
 WAITING = 0.5  # busy share of the wall time below which a GPU is limited by the host's launches
 FLOOR_BEATEN = 0.9  # a program faster than this share of the floor had its data in a cache, so the floor does not apply
 FILLED = 0.5  # ratio of the longest kernel's blocks to those that could be resident, below which the device is not filled
-TOLD = 0.1  # minimum share of the call at which the arithmetic of a memory-bound program is worth mentioning
+TOLD = 0.1  # minimum share of the call at which the arithmetic of a memory-bound program, or an idle device, is worth mentioning
 TENSORS_USED = 5.0  # per cent of their peak; kernels that do not use tensor cores stay below this
 WORTH = 0.1  # share of the program's time below which a fault does not determine the class
 SHOWN_FAULTS = 4
@@ -121,7 +121,8 @@ def diagnose(
     if worst is not None:
         evidence += worst.evidence[:3]
     evidence += _uses(bottleneck, time_us, memory, compute, ceilings, facts, profile, waiting is not None)[: max(MOST_EVIDENCE - len(evidence), 0)]
-    text = _sentence(bottleneck, headroom, memory, compute, units, profile, units_of, unfilled, facts.dependent_steps)
+    idle = waiting if waiting is not None and waiting >= TOLD and bottleneck not in ("launch", "none") else 0.0
+    text = _sentence(bottleneck, headroom, memory, compute, units, profile, units_of, unfilled, facts.dependent_steps, idle)
     if worst is not None:
         where = f" (in {base_name(worst.kernel)})" if worst.kernel else ""
         text = f"{worst.says} By estimate it costs about {100 * worst.lost_us / time_us:.0f} % of the call{where}. {text}".strip()
@@ -324,11 +325,13 @@ def uses_tensor_cores(kernel: KernelProfile) -> bool | None:
 
 def _sentence(
     bottleneck: str, headroom: float | None, memory: float, compute: float, units: tuple[float, float, float] | None,
-    profile: Profile | None, units_of: str, unfilled: str, dependent_steps: int,
+    profile: Profile | None, units_of: str, unfilled: str, dependent_steps: int, idle: float = 0.0,
 ) -> str:  # fmt: skip
     left = f"; it takes {headroom:.1f} times the floor" if headroom is not None and headroom >= FLOOR_BEATEN else ""
     if left and dependent_steps:
         left += f", which does not count that {dependent_steps:,} steps wait for each other"
+    if idle:
+        left = f"; the device is idle for {100 * idle:.0f} % of the call{left}"
     arithmetic, own = f"{100 * compute:.0f} % of {units_of}", f"the task's own operations would take {100 * compute:.0f} % of the call on {units_of}"
     if compute > 1:
         where = "on tensor cores" if _on_tensor_cores(profile) else "less of it than the task's operators count"
@@ -354,8 +357,8 @@ def _sentence(
         "compute": f"{bound.format('arithmetic')}: {own}{left}.",
         "launch": f"Launch bound: the device waits for the host{left}.",
         "occupancy": f"Too little work in flight in the longest kernel, {unfilled}{left}." if unfilled else "",
-        "latency": f"Latency bound: neither memory ({100 * memory:.0f} % of its bandwidth, by the least traffic) nor arithmetic ({arithmetic}, by the "
-        f"task's operators) is at its ceiling{seen}{left}.",
+        "latency": f"Latency bound: neither memory ({100 * memory:.0f} % of its bandwidth, by the least traffic) nor arithmetic ({arithmetic}, by "
+        f"the task's operators) is at its ceiling{seen}{left}.",
     }[bottleneck]
 
 
