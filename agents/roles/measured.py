@@ -197,7 +197,7 @@ def _in_groups(situation: Situation) -> str:
 
 def step_floor(compiled: Compiled, step: dict[str, Any] | None) -> str:
     found = floor_of_step(compiled, step)
-    return f"floor of this step, all of it fused: {found.says()}" if found is not None else ""
+    return f"floor of this step, all of it fused, with what crosses its border: {found.says()}" if found is not None else ""
 
 
 def time_text(report: Report | None, profile: Profile | None) -> str:
