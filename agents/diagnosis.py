@@ -28,9 +28,11 @@ PRODUCT = re.compile(r"gemm|gemv|conv|cudnn|cutlass|winograd|fprop|RNN|attention
 MOVED = re.compile(r"mem(?:cpy|set)|\[CUDA mem", re.IGNORECASE)
 STRUCTURES = (
     *("fuse-block", "fuse-row-reduction", "fuse-matmul-tail", "atomic-sums", "gather-by-key", "grouped-product"),
-    *("stream-through-softmax", "cooperative-kernel", "algebraic-rewrite", "own-order", "own-scan", "persistent-recurrence"),
+    *("stream-through-softmax", "cooperative-kernel", "algebraic-rewrite", "own-order", "own-scan", "persistent-recurrence", "split-product"),
 )
-HOSTS_WORK = ("cuda-graph", "lean-forward")  # methods for calls in which host work takes a large share of the time
+FOR_GROUPS = ("persistent-kernel",)  # structures where the sizes of products depend on data, so that a grid is launched for the largest case
+SELECTION = re.compile(r"topk|kthvalue|median|gatherKth|radixSelect", re.IGNORECASE)  # in names of operators, and of libraries' kernels
+HOSTS_WORK = ("cuda-graph", "lean-forward")  # methods for calls in which the host takes a large share of the time
 
 
 def diagnose(
@@ -77,6 +79,7 @@ def facts_of(
         unit_cache_bytes=ceilings.unit_cache_bytes if ceilings.kind == "cuda" else 0,
         **_kernels(profile, ceilings),
         gap_share=_gap_share(report, profile),
+        selection_share=sum(k.share for k in report.kernels if not k.own and SELECTION.search(k.via or k.name)) if report.kernels else None,
     )
 
 
@@ -165,4 +168,6 @@ def allowed(facts: Facts) -> list[str]:
 def structures(facts: Facts) -> list[str]:
     """Returns the alternative program structures that a model may write regardless of the diagnosis, because no fault or class indicates a missing
     kernel."""
-    return [strategy.name for strategy in CATALOGUE if strategy.name in STRUCTURES and strategy.refuses(facts) is None]
+    grouped = facts.structure is not None and facts.structure.groups
+    names = (*STRUCTURES, *(FOR_GROUPS if grouped else ()))
+    return [strategy.name for strategy in CATALOGUE if strategy.name in names and strategy.refuses(facts) is None]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from compiler.figures import Arithmetic, DeviceFigures, own_arithmetic
 from compiler.graph.network import Network, size_bytes
+from compiler.graph.touched import read_within
 from compiler.graph.values import refs
 from compiler.planning.cost import duration
 
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
     from compiler import Group
     from verifier.graph import Capture
 
-SMALL = 0.2  # share of the data movement time below which arithmetic is not mentioned
-_RUN = re.compile(r"\b(g\d+)\s*(?:-|–|to)\s*(g\d+)\b")
-LOOPS = ("pool", "scan", "order")  # kernel families without products
-STEP_US = 1.0  # one exchange of a recurrent state between blocks through the L2 cache
+SMALL = 0.2  # share of the time to move data below which arithmetic is not worth a word
+_RUN = re.compile(r"\b(g\d+)\s*(?:-|–|to)\s*(g\d+)\b(?:\s+every\s+([1-9]\d*))?")
+LOOPS = ("pool", "scan", "order")  # families of kernels without products
+STEP_US = 1.0  # one exchange of a recurrent state between blocks, through the L2 cache
 UNITS: dict[Arithmetic, str] = {
     "fp32": "fp32 units", "3xtf32": "tensor cores, each fp32 product as three of TF32", "tf32": "tensor cores in TF32",
     "half": "tensor cores with operands of 16 bits",
@@ -91,17 +92,18 @@ def operations(compiled: Compiled, capture: Capture) -> int | None:
     return floor_of_task(compiled, capture).flops or capture.flops
 
 
-def steps_text(dependent_steps: int) -> str:
-    """Returns a note on what the floor does not count."""
+def steps_text(dependent_steps: int, exchanges: int = 1) -> str:
+    """Says what the floor does not count. `exchanges` is the number of products and reductions of a step that need each other."""
     if not dependent_steps:
         return (
             "It counts bytes and products alone, in this arithmetic and as the task's operators stand (a cheaper split or less work goes below it): "
             "no latency, no launches, no transcendental functions."
         )
+    each = "each costs" if exchanges == 1 else f"each has {exchanges} exchanges (its products and reductions, one after another), each of which costs"
     return (
         f"It counts bytes and products alone and no dependent steps: {dependent_steps:,} steps of a recurrence follow each other here, and where "
-        f"the state is spread over blocks each costs about a microsecond, {duration(dependent_steps * STEP_US / 1e3)} together, however fast the "
-        "products are."
+        f"the state is spread over blocks {each} about a microsecond (by flags in L2; a grid-wide barrier up to 3), "
+        f"{duration(dependent_steps * exchanges * STEP_US / 1e3)} together, however fast the products are."
     )
 
 
@@ -140,13 +142,14 @@ def _group_of(compiled: Compiled, step: dict[str, Any] | None) -> list[Group]:
 
 
 def groups_of(compiled: Compiled, operators: Iterable[str]) -> list[Group]:
-    """Returns the groups named by a step's operators: by id ("g1", "g1: softmax"), by a range of ids ("g1-g24"), or by an operator of the graph."""
+    """Returns the groups named by a step's operators: by id ("g1", "g1: softmax"), by a run of ids ("g1-g24", "g3-g1278 every 5"), or by an
+    operator of the graph."""
     texts = [str(operator) for operator in operators]
     said = {word for text in texts for word in re.findall(r"[\w.]+", text)}
     ids = [group.id for group in compiled.plan.groups]
-    for first, last in (run for text in texts for run in _RUN.findall(text)):
+    for first, last, step in (run for text in texts for run in _RUN.findall(text)):
         if first in ids and last in ids:
-            said.update(ids[ids.index(first) : ids.index(last) + 1])
+            said.update(ids[ids.index(first) : ids.index(last) + 1 : int(step or 1)])
     return [group for group in compiled.plan.groups if group.id in said or not said.isdisjoint(group.operators)]
 
 
@@ -158,12 +161,20 @@ def crossing(compiled: Compiled, names: list[str]) -> int | None:
     network, members = Network(compiled.plan.graph), set(names)
     if not members <= set(network.nodes):
         return None
-    read: set[str] = set()
+    readers: dict[str, list[str]] = {}
     for name in members:
-        read |= {network.base(ref) for ref in refs([network.nodes[name].args, list(network.nodes[name].kwargs.values())])}
-    outside = {name for name in read if name not in members}
+        for ref in {network.base(ref) for ref in refs([network.nodes[name].args, list(network.nodes[name].kwargs.values())])}:
+            readers.setdefault(ref, []).append(name)
+    outside = {name for name in readers if name not in members}
     written = {name for name in members if not network.is_view(name) and (network.escapes(name) or not network.readers(name) <= members)}
-    return sum(_bytes(network, name) for name in (*outside, *written))
+    return sum(_read(network, name, readers[name]) for name in outside) + sum(_bytes(network, name) for name in written)
+
+
+def _read(network: Network, name: str, readers: list[str]) -> int:
+    try:
+        return read_within(network, name, readers)
+    except (KeyError, IndexError):  # the argument is not a tensor
+        return 0
 
 
 def _bytes(network: Network, name: str) -> int:

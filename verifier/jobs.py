@@ -122,6 +122,7 @@ class HostCalls(BaseModel):
     begin_calls_us: float | None = None  # of that, in CUDA calls before the one that launches the first work; null in old records
     begin_launch_us: float | None = None  # of that, from the begin of the call that launches the first work to the device's start
     gap_us: float | None = None  # idle time of the device between its first and last work; null in old records
+    gaps: dict[str, float] = {}  # the longest parts of it, by the names of the kernels and copies that they precede; empty in old records
     after_us: float | None = None  # time from the end of the last device work to the end of the call
 
 

@@ -3,6 +3,7 @@ location."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
@@ -17,8 +18,10 @@ from agents.roles.prompts import fenced
 from agents.roles.shortening import Shortened, shortened
 from agents.roles.situation import Advice, Attempt, Idea, Situation
 from agents.settings import Settings
-from agents.strategies import CATALOGUE, Facts, Strategy
+from agents.strategies import CATALOGUE, Facts, Strategy, by_name
 from compiler import DeviceFigures, Group
+from compiler.graph.network import Network
+from compiler.graph.values import refs
 from verifier.build.raw import CUDA_FLAGS
 from verifier.jobs import Profile
 from verifier.profiling.diagnosing.call_time import call_time
@@ -26,9 +29,10 @@ from verifier.profiling.diagnosing.task_facts import task_facts
 from verifier.profiling.own_kernels import base_name
 from verifier.task import TensorSpec
 
-MOST_GROUPS = 24  # maximum number of groups, or of kinds of equal groups
-EXPLAINED = 8  # maximum number of operators listed to explain a group
-FEW = 8  # maximum number of names in a line
+HEADER = 20_000  # characters of a program in which its header stands
+MOST_GROUPS = 24  # groups, or kinds of equal groups
+EXPLAINED = 8  # operators that say what a group computes
+FEW = 8  # names that stand in a line
 MEASURED = ("time a call", "time over floor", "share of ")  # already shown next to a diagnosis, so not repeated
 SAID_IN_TEXT = {  # evidence that the sentence of the class already gives
     "memory": ("least traffic,",), "compute": ("the task's arithmetic,",), "latency": ("least traffic,", "the task's arithmetic,"),
@@ -37,7 +41,7 @@ GRADES = {"counters": "counters", "timeline": "a timeline", "static": "compiled 
 SHOWN_EVIDENCE = 4  # maximum number of lines of a diagnosis; more figures lead to worse decisions (KernelPro)
 LANGUAGES = {"cuda": "CUDA C++", "triton": "Triton", "cpp": "C++ with OpenMP, on the CPU"}
 MODES = {
-    "train": "train: the model as its constructor leaves it, in training mode; batch norm takes the batch's statistics, dropout drops",
+    "train": "train: the model as its constructor leaves it, in training mode; batch norm takes the batch's statistics, dropout with p > 0 drops",
     "eval": "eval: `model.eval()` was called; batch norm takes the running statistics, dropout drops nothing",
 }
 FLAGS = {
@@ -138,7 +142,11 @@ def tensor_cores(figures: DeviceFigures) -> str:
     if figures.half_gflops > figures.fp32_gflops:
         said.append(f"an fp32 product as six of bf16 (three parts an operand) {figures.half_gflops / 6:.0f}")
         said.append(f"as three of bf16, where one operand is exact in bf16 or 16 bits of each are enough, {figures.half_gflops / 3:.0f}")
-    return f"; products on tensor cores: {'; '.join(said)} (dense, as a large product reaches them)" if said else ""
+    reached = "dense, as a large product reaches them"
+    if figures.capability is not None and figures.capability[0] == 9:
+        # 194 and 164 TFLOP/s of TF32 at 60 and 51 % of the pipe on an H100; a mean of 63 % of the peak in arXiv 2402.13499, section 4
+        reached += ", by wgmma; mma.sync reaches about four fifths of them at most, with its pipe 100 % busy"
+    return f"; products on tensor cores: {'; '.join(said)} ({reached})" if said else ""
 
 
 def arch_text(figures: DeviceFigures) -> str:
@@ -167,7 +175,7 @@ def reference_text(situation: Situation) -> str:
 def profile_text(profile: Profile | None) -> str:
     """Returns the profile of the reference: where the time goes, the number of launches, and how busy the device is."""
     if profile is None:
-        return "No profile of the reference could be taken."
+        return "No profile of the reference could be taken: what a step gains can follow from its floor alone."
     tool = {"nsys": "Nsight Systems", "cupti": "CUPTI", "torch-profiler": "torch.profiler"}[profile.tool]
     lines = [f"By {tool}, which slows the host: proportions count here, the time of a call is the one under Task."]
     if spent := time_text(None, profile):
@@ -202,20 +210,59 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
     if not plan.groups:
         why = plan.reason or (capture.reason if capture else "") or "there is no graph"
         lines.append(f"No floors by operator: {why}.")
-    if capture is not None and (steps := task_facts(capture).dependent_steps):
-        lines.append(steps_text(steps))
+    if any("grouped product" in group.kinds for group in plan.groups):
+        lines.append(
+            "A loop over groups (experts) in the reference stands here as operators that do the same: routing orders the rows by group, a grouped "
+            "product multiplies each row by its group's weights, and an index, a division and a sum at an index fetch, assign and return rows."
+        )
+    if capture is not None and (facts := task_facts(capture)).dependent_steps:
+        lines.append(steps_text(facts.dependent_steps, facts.exchanges))
     alike: dict[str, list[Group]] = {}
+    waiting = chained(compiled)
     for group in plan.groups:
         apart = f"; {size(group.eager_bytes)} move where each operator stands alone" if group.eager_bytes > 1.1 * group.bytes else ""
-        floor = floor_of_group(compiled, group).says(brief=True)
-        alike.setdefault(f"{', '.join(group.kinds[:12])}: {floor}{apart}. Natural space: {group.space}.", []).append(group)
+        floor = floor_of_group(compiled, group).says(brief=True) if group.kinds != ["getitem"] else "one result of several, which moves nothing"
+        text = f"{', '.join(group.kinds[:12])}: {floor}{apart}. Natural space: {group.space}."
+        alike.setdefault(f"{text} Each needs the one before." if group.id in waiting else text, []).append(group)
     for said, groups in list(alike.items())[:MOST_GROUPS]:
         where = f", line {groups[0].line}" if groups[0].line else ""
         each = ", each" if len(groups) > 1 else ""
-        lines.append(f"- {some([group.id for group in groups])}{where}{each}: {said}")
+        lines.append(f"- {ids([group.id for group in groups])}{where}{each}: {said}")
     if more := sum(len(groups) for groups in list(alike.values())[MOST_GROUPS:]):
         lines.append(f"- and {more} more groups")
     return "\n".join(lines)
+
+
+def chained(compiled: Compiled) -> set[str]:
+    """Returns the ids of the groups that need an equal group before them, as the products of a recurrence's state do, together with the first such
+    group. Equal groups that need only inputs are not among them."""
+    plan = compiled.plan
+    if plan.graph is None:
+        return set()
+    network, found = Network(plan.graph), set[str]()
+    owner = {name: group for group in plan.groups for name in group.operators}
+    behind: dict[str, dict[str, str]] = {}  # value -> what kinds of groups it needs -> the last such group
+    for node in network.nodes.values():
+        group, mine = owner.get(node.name), dict[str, str]()
+        for name in refs([node.args, list(node.kwargs.values())]):
+            mine |= behind.get(name, {})
+        if group is not None:
+            kind = f"{group.kinds} {group.bytes} {group.flops}"
+            if mine.get(kind, group.id) != group.id:
+                found |= {group.id, mine[kind]}
+            mine[kind] = group.id
+        behind[node.name] = mine
+    return found
+
+
+def ids(names: Sequence[str]) -> str:
+    """Returns ids of groups as a list, or as a range with a step if there are many at equal distances."""
+    numbers = [int(name[1:]) if name[1:].isdigit() else -1 for name in names]
+    steps = {after - before for before, after in itertools.pairwise(numbers)}
+    if len(names) <= FEW or -1 in numbers or len(steps) != 1:
+        return some(names)
+    [step] = steps
+    return f"{names[0]}-{names[-1]}" + (f" every {step}" if step > 1 else "")
 
 
 def some(names: Sequence[str]) -> str:
@@ -234,6 +281,12 @@ def catalogue_for(facts: Facts, language: str, operators: Collection[str] | None
 
 def catalogue_text(strategies: Iterable[Strategy]) -> str:
     return "\n".join(f"- `{s.name}`: {s.title}. When: {s.applies}. Brings: {s.expectation}. Not for: {s.forbidden}." for s in strategies)
+
+
+def named_in(source: str) -> set[str]:
+    """Returns the strategies that a program's header says it applies."""
+    found = re.search(r"^Strategies: ([a-z][a-z\-, +\n]*)\.", source[:HEADER], re.MULTILINE)
+    return set(re.split(r"[,+\s]+", found[1])) if found else set()
 
 
 def how_to_text(strategies: Iterable[Strategy], language: str, step: dict[str, Any] | None = None, order: str = "") -> str:
@@ -269,11 +322,14 @@ def _alike(steps: Sequence[dict[str, Any]], compiled: Compiled | None) -> list[t
 
 
 def step_text(step: dict[str, Any] | None, compiled: Compiled | None = None) -> str:
-    """Returns a step as text, with its floor if the step's operators show which groups it covers."""
+    """Returns a step as text, with its floor if the step's operators show which groups it covers, and without strategies that its contract rules
+    out."""
     if not step:
         return ""
     names = ("id", "title", "operators", "space", "strategies", "contract", "expected", "risk", "reason")
     told = {**step, "operators": _explained(step.get("operators"), compiled)}
+    if isinstance(step.get("strategies"), list):
+        told["strategies"] = [name for name in step["strategies"] if (known := by_name(str(name))) is None or not contradicts(known, step)]
     shown = [(name, "; ".join(map(str, told[name])) if isinstance(told.get(name), list) else str(told.get(name) or "")) for name in names]
     lines = [f"{name}: {value}" for name, value in shown if value]
     floor = step_floor(compiled, step) if compiled is not None else ""
@@ -351,7 +407,7 @@ def _further(found: Diagnosis) -> Iterator[str]:
     for says, causes in together.items():
         where = ", ".join(short_name(cause.kernel) for cause in causes if cause.kernel)
         costs = ", ".join(f"{100 * cause.lost_us / time_us:.0f} %" for cause in causes)
-        yield f"- also, up to {costs} of the call{f', in {where}' if where else ''}: {says}"
+        yield f"- also, about {costs} of the call{f', in {where}' if where else ''}: {says}"
 
 
 def evidence_line(evidence: Evidence) -> str:

@@ -12,6 +12,12 @@ from verifier.report import Report
 BUILD_LINES = 40  # lines of compiler output
 AROUND = 2  # number of context lines around each named line of the program
 MOST_LINES = 6  # maximum number of named lines that are shown
+MOST_OF_OTHERS = 0.25  # share of the device's memory
+_UNITS = {"MiB": 1 / 1024, "GiB": 1.0}
+_MEMORY = {  # in the message of PyTorch's allocator
+    "total": r"total capacity of ([\d.]+) ([MG]iB)", "free": r"of which ([\d.]+) ([MG]iB) is free",
+    "mine": r"this process has ([\d.]+) ([MG]iB) memory in use",
+}  # fmt: skip
 
 
 def failure_text(report: Report, source: str) -> str:
@@ -38,12 +44,29 @@ def failure_text(report: Report, source: str) -> str:
         lines.append(f"- trial {trial.name!r} failed{f' at {trial.output}' if trial.output else ''}{error}. {trial.detail[:500]}".rstrip())
     if failed and passed:
         lines.append(f"- {passed} other trial{'s' if passed != 1 else ''} passed: {', '.join(t.name for t in report.trials if t.ok)[:300]}")
+    if held := held_by_others(report.message):
+        lines.append(held)
     text = "\n".join(lines)
     if report.build is not None and report.status == "build_failed" and report.build.compiler_output:
         text += "\n\nCompiler:\n\n" + fenced(build_excerpt(report.build.compiler_output))
     if shown := named_lines(source, named):
         text += "\n\nThese lines of the program (numbers count the lines of stitch_build too):\n\n" + fenced(shown, "python")
     return text
+
+
+def held_by_others(message: str) -> str:
+    """Says how much of a device's memory others held when an allocation failed; "" if the message is about something else, or they held little."""
+    sizes = {name: found for name, pattern in _MEMORY.items() if (found := re.search(pattern, message)) is not None}
+    if len(sizes) < len(_MEMORY):
+        return ""
+    total, free, mine = (float(found[1]) * _UNITS[found[2]] for found in sizes.values())
+    others = total - free - mine
+    if others < MOST_OF_OTHERS * total:
+        return ""
+    return (
+        f"- {others:.1f} GiB of the device's {total:.1f} were held by other processes (the verifier's own, and other verifications) when this "
+        f"allocation failed, and {mine:.1f} GiB by this one. If it needs little more than its parameters, nothing in it is wrong."
+    )
 
 
 def build_excerpt(output: str) -> str:

@@ -19,10 +19,11 @@ from agents.roles.evidence import failure_text
 from agents.roles.exchange import converse, notes_for
 from agents.roles.prompts import part
 from agents.roles.replies import Refused
-from agents.roles.rules_verifier import unmeasured
+from agents.roles.rules_verifier import AGAIN, crowded_out, unmeasured
 from agents.roles.situation import Advice, Attempt, Edit, Idea, Knob, Situation
+from agents.settings import Settings
 from agents.span import Span
-from agents.strategies import CATALOGUE, Strategy, combined, parts, strategies_of
+from agents.strategies import CATALOGUE, Facts, Strategy, combined, parts, strategies_of
 
 SHOWN_REFUSALS = 3
 
@@ -33,9 +34,9 @@ class LlmCoder:
         self.pair = pair
 
     async def write(self, span: Span, situation: Situation, parent: Attempt | None, advice: Advice | None) -> Edit | None:
-        if parent is not None and unmeasured(parent):
+        if parent is not None and (unmeasured(parent) or crowded_out(parent)):
             changes = f"nothing: candidate {parent.number} could not be measured, so it is tried once more"
-            return replace(parent.edit, title="The same program once more", changes=changes, says=())
+            return replace(parent.edit, title=AGAIN, changes=changes, says=())
         purpose, method = self._purpose(situation, parent, advice)
         values = await self._values(span, situation, parent, advice)
         chosen = strategies_of(method or "")
@@ -161,7 +162,7 @@ class LlmCoder:
             "next_step": digest.step_text(steps.following(situation), compiled),
             "measured": measured.measured_text(passed, situation) if passed else "",
             "lost": measured.lost_text(passed, situation) if passed else "",
-            "strategy_names": ", ".join(s.name for s in CATALOGUE if getattr(s, digest.language_of(settings))),
+            "strategy_names": ", ".join(names_for(settings)),
             "evidence": f"The change that was tried: {failed.edit.changes}\n{failure_text(failed.verdict, source)}" if failed else "",
             "resources": measured.resources_text(parent, compiled.figures) if parent else "",
             "diagnosis": digest.diagnosis_text(advice.base or advice.diagnosis, None if ordered(advice) else advice) if advice else "",
@@ -171,6 +172,12 @@ class LlmCoder:
             "precision_rules": part(f"precision_{settings.precision.replace('-', '_')}"),
             "notes": await notes_for(span, "coder"),
         }
+
+
+def names_for(settings: Settings) -> list[str]:
+    """Returns the names that a reply may give its change: those of the language, without those that the precision policy rules out."""
+    facts = Facts("cuda" if settings.device.startswith("cuda") else "cpu", "", settings.precision)
+    return [s.name for s in CATALOGUE if getattr(s, digest.language_of(settings)) and (s.veto(facts) is None)]
 
 
 def compiler_began(attempt: Attempt) -> bool:

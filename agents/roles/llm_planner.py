@@ -40,7 +40,7 @@ class LlmPlanner:
         if again:
             best = situation.best
             values |= {
-                "plan": "\n\n".join([str(situation.planned.payload.get("summary") or ""), *map(digest.step_text, steps_of(situation))]),
+                "plan": "\n\n".join([str(situation.planned.payload.get("summary") or ""), *(told(step, situation) for step in steps_of(situation))]),
                 "outcome": situation.outcome or "The search stands still.",
                 "taught": taught(situation),
                 "best": best_text(best, situation) if best else "",
@@ -161,6 +161,13 @@ def allowed_in(compiled: Compiled, situation: Situation) -> list[Strategy]:
 
 def steps_of(situation: Situation) -> list[dict[str, Any]]:
     return list(situation.planned.payload.get("steps") or [])
+
+
+def told(step: dict[str, Any], situation: Situation) -> str:
+    """Return a step of the plan so far, with the programs that were made for it."""
+    made = [attempt for attempt in situation.attempts if attempt.edit.step and attempt.edit.step == step.get("id")]
+    said = ", ".join(f"candidate {a.number} ({a.report.status.replace('_', ' ') if a.report is not None else 'not verified'})" for a in made)
+    return f"{digest.step_text(step)}\nprograms made for it: {said or 'none'}"
 
 
 def taught(situation: Situation) -> str:

@@ -3,7 +3,7 @@ the methods that the rules allow, and a route. If its replies are unusable, the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from agents.budget import OutOfBudget
 from agents.diagnosis import Diagnosis
@@ -17,7 +17,7 @@ from agents.roles.evidence import failure_text
 from agents.roles.exchange import converse, notes_for
 from agents.roles.prompts import part
 from agents.roles.replies import DiagnosisReply, JudgementReply, Refused, parse
-from agents.roles.rules_verifier import by_rules, diagnosed, open_methods, plain_enough, scarce, unmeasured
+from agents.roles.rules_verifier import by_rules, crowded_out, diagnosed, open_methods, plain_enough, scarce, unmeasured
 from agents.roles.situation import Advice, Attempt, Situation, Unusable
 from agents.roles.verifier import BuiltInVerifier
 from agents.span import Span
@@ -44,7 +44,7 @@ class LlmVerifier:
         self.always, self.moves = always, moves
 
     async def advise(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
-        if unmeasured(attempt) or is_last(span, attempt):
+        if unmeasured(attempt) or crowded_out(attempt) or is_last(span, attempt):
             return await self._ruled(span, situation, attempt)
         if not attempt.passed:
             return await self._judge(span, situation, attempt)
@@ -86,7 +86,7 @@ class LlmVerifier:
             "lost": measured.lost_text(best, situation),
             "next_step": digest.step_text(steps.following(situation), situation.planned.data),
             "diagnosis": digest.diagnosis_text(of_best),
-            "methods": methods_text(offered),
+            "methods": methods_text(offered, digest.named_in(best.edit.source)),
             "precision_rules": part(f"precision_{situation.settings.precision.replace('-', '_')}"),
             "routes": ", ".join(routes),
         }
@@ -190,6 +190,9 @@ def titles(names: Sequence[str]) -> list[str]:
     return [strategy.title for name in names if (strategy := by_name(name)) is not None]
 
 
-def methods_text(names: Sequence[str]) -> str:
+def methods_text(names: Sequence[str], applied: Collection[str] = ()) -> str:
+    """Returns the methods with what they bring. Those that the program names as `applied` come last, and are marked."""
     known = [strategy for name in names if (strategy := by_name(name)) is not None]
-    return digest.catalogue_text(known) or "None: the method is null."
+    new, old = ([strategy for strategy in known if (strategy.name in applied) is there] for there in (False, True))
+    lines = [digest.catalogue_text(new), f"The program's header says that it applies these already:\n{digest.catalogue_text(old)}" if old else ""]
+    return "\n".join(filter(None, lines)) or "None: the method is null."

@@ -9,29 +9,31 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agents.floor import floor_of_step, floor_of_task, steps_text
+from agents.floor import floor_of_group, floor_of_step, floor_of_task, size, steps_text
 from agents.roles.compiled import Compiled
 from agents.roles.edits import folded
 from agents.roles.prompts import fenced
 from agents.roles.situation import Attempt, Situation
 from agents.stopping import floor_ms
-from compiler import DeviceFigures
-from compiler.planning.cost import duration
+from compiler import DeviceFigures, Options
+from compiler.planning.cost import duration, groups_of_kernels
 from verifier.jobs import KernelProfile, Profile
 from verifier.profiling.diagnosing.call_time import COPIES, call_time
 from verifier.profiling.diagnosing.diagnosis import FLOOR_BEATEN
 from verifier.profiling.diagnosing.residency import residency
-from verifier.profiling.diagnosing.task_facts import task_facts
+from verifier.profiling.diagnosing.task_facts import TaskFacts, task_facts
 from verifier.profiling.nsight import counters
 from verifier.profiling.own_kernels import base_name
-from verifier.report import Report
+from verifier.report import Kernel, Report
 
 TOP_KERNELS = 8
 TIMED_KERNELS = 16  # number of kernels whose times are shown
 SHOWN_LOSSES = 4  # maximum number of later, no better programs that are shown
 LOST_LINES = 120  # number of diff lines shown between the best program and the last one that was not better
-LONGEST_NAME = 100
-BANDWIDTHS = {  # throughput counters of each memory, in percent of its peak; the first one found is used
+LONGEST_NAME, NAME_END = 100, 36  # characters of a kernel's name, and how many of them are its last ones if it is cut
+WORTH_A_FLOOR = 0.03  # share of the device's time from which a kernel's floor is shown
+TOGETHER, WORTH_A_SUM = 2, 0.05  # kernels of one operator whose sum is shown, and the share of the device's time from which it is
+BANDWIDTHS = {  # a memory's throughput counters as percentages of its peak, first found first used
     "DRAM": ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", counters.DRAM_SHARE),
     "L2": (counters.L2_SHARE,),
     "L1 and shared memory": (counters.L1_SHARE,),
@@ -63,9 +65,13 @@ STALLS = {  # meanings of Nsight Compute's stall reasons
     "gmma": "a product of wgmma",
     "wait": "the fixed latency of their own last instruction",
 }
-SHORTEST_OWN, SHORTEST_COUNTED = 0.015, 0.05  # minimum share of device time for describing one of the program's kernels, and one of a library
+BEYOND = 1.5  # multiple of the task's bytes from which those of the plan's groups are told
+AT_BOUND = 0.9  # share of its bound from which an error is explained
+SHORTEST_OWN, SHORTEST_COUNTED = 0.015, 0.05  # share of the device's time from which a kernel of the program, or of a library, is described
 SHOWN_STALLS, SHOWN_PIPES = 3, 2
-CAST = re.compile(r"\((?:unsigned )?(?:int|long|short)\)(?=\d)")  # how Nsight Compute prints integer template arguments
+NAMED_KERNELS = 6  # number of own kernels that are named as not counted
+OTHER_STALLS = 0.1  # share of a warp's time from which the reasons that are not shown are summed up
+CAST = re.compile(r"\((?:unsigned )?(?:int|long|short)\)(?=\d)")  # how Nsight Compute prints a template's integer
 ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{anonymous\}::|_GLOBAL__N_\w*::")
 
 
@@ -83,8 +89,10 @@ def short_name(name: str) -> str:
     while len(plain) > LONGEST_NAME and re.search(r"<[^<>]*>", plain):
         plain = re.sub(r"<[^<>]*>", "", plain)
     if len(plain) > LONGEST_NAME and 0 < (opened := plain.find("<")) < LONGEST_NAME:
-        plain = plain[:opened]  # an unclosed bracket, because the recorded name was truncated
-    return plain[:LONGEST_NAME] or name[:LONGEST_NAME]
+        plain = plain[:opened]  # a bracket that nothing closes, in a name that was recorded cut
+    plain = plain or name
+    cut = f"{plain[: LONGEST_NAME - NAME_END - 3]}...{plain[-NAME_END:]}"  # names of a library often differ only at the end
+    return cut if len(plain) > LONGEST_NAME else plain
 
 
 def verdict_text(report: Report) -> str:
@@ -98,9 +106,9 @@ def eager_text(situation: Situation) -> str:
     found = [c for a in situation.attempts if a.passed and (c := a.verdict.against("eager")) is not None]
     if not found:
         known = situation.admission.eager_ms if situation.admission is not None else None
-        return (
-            f"Eager PyTorch takes about {duration(known)} a call (a few calls at admission, the host's work included: an estimate)." if known else ""
-        )
+        if known:
+            return f"Eager PyTorch takes about {duration(known)} a call (a few calls at admission, the host's work included: an estimate)."
+        return _profiled_eager(situation.reference)
     times = [c.baseline_ms for c in found]
     said = f"Eager PyTorch takes {duration(statistics.median(times))} a call"
     if len(times) > 1:
@@ -110,6 +118,17 @@ def eager_text(situation: Situation) -> str:
         spread = f", blocks from {duration(min(blocks))} to {duration(max(blocks))}" if len(blocks) > 1 else ""
         said += f" (one measurement{spread}"
     return f"{said}; each ratio is to eager in the same measurement)."
+
+
+def _profiled_eager(reference: Profile | None) -> str:
+    """Returns the bounds that a profile sets to the time of eager PyTorch, which was not timed; "" without a profile."""
+    if reference is None:
+        return ""
+    spent, slowed = call_time(None, reference), duration(reference.wall_us_per_iteration / 1e3)
+    if spent is None:
+        return f"Eager PyTorch is not timed yet. Under a profiler, which slows the host, a call takes {slowed}."
+    least = duration(spent.device_us / 1e3)
+    return f"Eager PyTorch is not timed yet: a call takes between {least} (the device's work) and {slowed} (under a profiler, which slows the host)."
 
 
 def measured_text(attempt: Attempt, situation: Situation) -> str:
@@ -129,7 +148,7 @@ def measured_text(attempt: Attempt, situation: Situation) -> str:
     if report.program_class:
         share = f", {100 * report.own_share:.0f} % of its device time in own kernels" if report.own_share is not None else ""
         lines.append(f"Program class: {report.program_class}{share}.")
-    return "\n".join([*lines, *kernel_times(report, attempt.profile), *_other_recording(report, attempt.profile)])
+    return "\n".join([*lines, *kernel_times(report, attempt.profile, _floors(attempt, situation)), *_other_recording(report, attempt.profile)])
 
 
 def _other_recording(report: Report, profile: Profile | None) -> Iterator[str]:
@@ -152,8 +171,9 @@ def over_floor(attempt: Attempt, situation: Situation) -> str:
         said = f"{said}. That is the floor of what was captured alone: what is left in Python, its weights and products included, is not counted"
     if report.timing.program_ms < FLOOR_BEATEN * known:
         return f"{said}. This program is below it: data that stay in a cache, or a device that does more than was measured. So it says nothing here."
-    steps = task_facts(situation.capture).dependent_steps if situation.capture is not None else 0
-    said = f"{said}. {steps_text(steps)}".removesuffix(".")
+    facts = task_facts(situation.capture) if situation.capture is not None else TaskFacts()
+    steps = facts.dependent_steps
+    said = f"{said}. {steps_text(steps, facts.exchanges)}{_in_groups(situation)}".removesuffix(".")
     times = f"{said}. This program takes {report.timing.program_ms / known:.1f} times that floor"
     spent = call_time(report, attempt.profile)
     if spent is None:
@@ -162,9 +182,22 @@ def over_floor(attempt: Attempt, situation: Situation) -> str:
     return f"{times}, its device time alone {spent.device_us / 1e3 / known:.1f} times.{each}"
 
 
+def _in_groups(situation: Situation) -> str:
+    """Returns the traffic of the plan's groups, each fused by itself, if it clearly exceeds that of the whole task; otherwise ""."""
+    compiled = situation.plan.data if situation.plan is not None else None
+    least = situation.capture.bytes_min if situation.capture is not None else None
+    if not isinstance(compiled, Compiled) or not least:
+        return ""
+    moved = sum(group.bytes for group in compiled.plan.groups)
+    if len(compiled.plan.groups) < 2 or moved < BEYOND * least:
+        return ""
+    apart = duration(compiled.figures.memory_ms(moved))
+    return f" With each of the plan's {len(compiled.plan.groups)} groups fused by itself, {size(moved)} move in {apart}."
+
+
 def step_floor(compiled: Compiled, step: dict[str, Any] | None) -> str:
     found = floor_of_step(compiled, step)
-    return f"floor of this step, all of it fused: {found.says()}" if found is not None else ""
+    return f"floor of this step, all of it fused, with what crosses its border: {found.says()}" if found is not None else ""
 
 
 def time_text(report: Report | None, profile: Profile | None) -> str:
@@ -173,16 +206,37 @@ def time_text(report: Report | None, profile: Profile | None) -> str:
 
 
 def error_text(report: Report) -> str:
-    """Returns the trial that came closest to its error bound."""
+    """Returns the trial that came closest to its error bound, and what a trial at its bound means."""
     known = [(t.error / t.bound, t) for t in report.trials if t.ok and t.error is not None and t.bound]
     if not known:
         return ""
     share, worst = max(known, key=lambda pair: pair[0])
-    return f"Error: at most {worst.error:.3g} of a bound of {worst.bound:.3g} in {worst.name!r} ({100 * share:.0f} % of it), as {worst.norm}."
+    said = f"Error: at most {worst.error:.3g} of a bound of {worst.bound:.3g} in {worst.name!r} ({100 * share:.0f} % of it), as {worst.norm}."
+    others = [portion for portion, trial in known if trial is not worst]
+    if share < AT_BOUND:
+        return said
+    rest = f", in the other trials at most {100 * max(others):.0f} % of it" if others else ""
+    return (
+        f"{said} Elements that a decision changed, as many as are allowed, are left out of this figure. What follows from a decision has errors of "
+        f"every size, so the largest of the rest may lie at the bound{rest}. Not recorded: how many were decided otherwise, PyTorch's own error."
+    )
 
 
-def kernel_times(report: Report, profile: Profile | None) -> Iterator[str]:
-    """Yields the slowest kernels with microseconds and launches per call and the share of device time."""
+def _floors(attempt: Attempt, situation: Situation) -> dict[str, float]:
+    """Returns the floors in milliseconds of the kernels that the compiler printed, by their short names: those of the groups that they compute."""
+    compiled = situation.plan.data if situation.plan is not None else None
+    if not isinstance(compiled, Compiled) or not isinstance(attempt.edit.options, Options) or attempt.report is None:
+        return {}
+    found: dict[str, float] = {}
+    computed = groups_of_kernels(compiled.plan, attempt.edit.options, attempt.report, attempt.profile, attempt.edit.source)
+    for name, groups in computed.items():
+        found[short_name(name)] = found.get(short_name(name), 0.0) + sum(floor_of_group(compiled, group).ms for group in groups)
+    return found
+
+
+def kernel_times(report: Report, profile: Profile | None, floors: Mapping[str, float] | None = None) -> Iterator[str]:
+    """Yields the slowest kernels with microseconds and launches per call and the share of device time. `floors` are in milliseconds, by short
+    names."""
     if report.kernels:
         rows = [(k.name, k.own, k.calls, k.ms * 1e3, k.share) for k in report.kernels]
     elif profile is not None:
@@ -197,12 +251,36 @@ def kernel_times(report: Report, profile: Profile | None) -> Iterator[str]:
     found = sorted(together.items(), key=lambda entry: -sum(share for _, _, share in entry[1]))
     for (name, own), parts in found[:TIMED_KERNELS]:
         calls, us, share = (sum(column) for column in zip(*parts, strict=True))
-        launches = f"{calls:.0f} {several}, {us / calls:.1f} us each" if calls >= 1.5 else f"one {one}"
+        single, plural = ("fill", "fills") if "emset" in name else ("copy", "copies")
+        single, plural = (single, plural) if name.startswith(COPIES) else (one, several)
+        launches = f"{_count(calls)} {plural}, {us / calls:.1f} us each" if calls >= 1.5 else f"one {single}"
         launches += f" ({len(parts)} kernels of this name)" if len(parts) > 1 and not name.startswith(COPIES) else ""
-        yield f"- {name} ({'own' if own else 'library'}): {us:.1f} us a call in {launches}, {100 * share:.0f} % of the device's time"
+        floor = (floors or {}).get(name, 0.0) if own and share >= WORTH_A_FLOOR else 0.0
+        least = f"; floor of what it computes: {duration(floor)}" if floor else ""
+        yield f"- {name} ({'own' if own else 'library'}): {us:.1f} us a call in {launches}, {100 * share:.0f} % of the device's time{least}"
     if rest := found[TIMED_KERNELS:]:
         us, share = (sum(part[at] for _, parts in rest for part in parts) for at in (1, 2))
         yield f"- {len(rest)} more: {us:.1f} us a call, {100 * share:.0f} % of the device's time"
+    if sums := "; ".join(_by_operator(report)):
+        yield f"Added up by the operator that launched them: {sums}."
+
+
+def _count(calls: float) -> str:
+    """Returns a mean number of calls, with a decimal only if it is not whole."""
+    return f"{calls:.0f}" if abs(calls - round(calls)) < 0.05 else f"{calls:.1f}"
+
+
+def _by_operator(report: Report) -> Iterator[str]:
+    """Yields the sums over the kernels of each operator of PyTorch that takes a visible share of the device's time with several kernels."""
+    together: dict[str, list[Kernel]] = {}
+    for kernel in report.kernels:
+        if kernel.via and not kernel.own:
+            together.setdefault(kernel.via, []).append(kernel)
+    for via, kernels in sorted(together.items(), key=lambda entry: -sum(kernel.share for kernel in entry[1])):
+        share = sum(kernel.share for kernel in kernels)
+        if len({kernel.name for kernel in kernels}) >= TOGETHER and share >= WORTH_A_SUM:
+            us, calls = 1e3 * sum(kernel.ms for kernel in kernels), sum(kernel.calls for kernel in kernels)
+            yield f"{via} {us:.1f} us in {_count(calls)} launches of {len(kernels)} kernels, {100 * share:.0f} % of the device's time"
 
 
 def resources_text(attempt: Attempt, figures: DeviceFigures | None = None) -> str:
@@ -221,9 +299,17 @@ def resources_text(attempt: Attempt, figures: DeviceFigures | None = None) -> st
     lines = [line for line in lines if not line.endswith(": ")]
     if not lines:
         return "\n".join(f"- {name}: {'; '.join(compiled_figures(row))}" for name, row in list(rows.items())[:TOP_KERNELS])
-    if profile is not None and any(not kernel.own and not kernel.metrics for kernel in profile.kernels):
-        lines.append("- other kernels of libraries: counters were not measured")
+    if profile is not None and (others := _uncounted([kernel for kernel in profile.kernels if kernel not in shown])):
+        lines.append(f"- {others}: counters were not measured")
     return "\n".join([*lines, *_legend(shown)])
+
+
+def _uncounted(kernels: Sequence[KernelProfile]) -> str:
+    """Names the kernels without counters and without a line of their own: the program's own by name, a library's in a word."""
+    without = [kernel for kernel in kernels if not kernel.metrics and not kernel.name.startswith(COPIES)]
+    own = list(dict.fromkeys(short_name(kernel.name) for kernel in without if kernel.own))
+    named = [*own[:NAMED_KERNELS], *([f"{len(own) - NAMED_KERNELS} more own kernels"] if len(own) > NAMED_KERNELS else [])]
+    return ", ".join([*named, *(["other kernels of libraries"] if any(not kernel.own for kernel in without) else [])])
 
 
 def worth_a_line(kernel: KernelProfile) -> bool:
@@ -234,13 +320,15 @@ def _legend(kernels: Sequence[KernelProfile]) -> Iterator[str]:
     """Yields the meaning of the figures of these kernels, once for all of them."""
     if any(kernel.metrics for kernel in kernels):
         yield (
-            "Bandwidths and pipes are percentages of their own peaks, while the kernel ran alone under the profiler. Asynchronous copies are no "
-            "plain loads."
+            "Bandwidths and pipes are percentages of their own peaks (which no program sustains; pipes: while a multiprocessor has work), while the "
+            "kernel ran alone under the profiler. Asynchronous copies are no plain loads."
         )
+    if any(kernel.grid for kernel in kernels):
+        yield "Waves count launched blocks, those that return at once included."
     named = sorted({name for kernel in kernels for name, _ in _waits(kernel)} & set(STALLS))
     if named:
         means = "; ".join(f"{name.replace('_', ' ')}: {STALLS[name]}" for name in named)
-        yield f"Stalls are shares of a warp's time, in which it waits for: {means}."
+        yield f"Stalls are the {SHOWN_STALLS} largest shares of a warp's time, in which it waits for: {means}."
 
 
 def _waits(kernel: KernelProfile) -> list[tuple[str, float]]:
@@ -283,20 +371,32 @@ def _residency(kernel: KernelProfile, figures: DeviceFigures | None) -> list[str
 def _counted(kernel: KernelProfile) -> list[str]:
     """Returns bandwidths, busiest pipes and stalls, or says that they were not measured."""
     if not kernel.metrics:
-        tensor = [f"{count} tensor-core instructions in its code"] if (count := kernel.resources.get("tensor_instructions")) else []
+        tensor = [f"{count} tensor-core instructions{_by(kernel)} in its code"] if (count := kernel.resources.get("tensor_instructions")) else []
         return [*tensor, "bandwidths, pipes and stalls: not measured"] if not kernel.stalls else [*tensor, _stalls(kernel)]
     shares = {name: next((v for metric in metrics if (v := counters.read(kernel, metric)) is not None), None) for name, metrics in BANDWIDTHS.items()}
     said = [", ".join(f"{name} {f'{share:.0f} %' if share is not None else 'not measured'}" for name, share in shares.items())]
     pipes = sorted(((v, name) for name, metric in PIPES.items() if (v := counters.read(kernel, metric)) is not None), reverse=True)
-    busiest = " then ".join(f"{name} {share:.0f} %" for share, name in pipes[:SHOWN_PIPES])
+    named = ((f"{name}{_by(kernel)}" if name == "tensor cores" else name, share) for share, name in pipes[:SHOWN_PIPES])
+    busiest = " then ".join(f"{name} {share:.0f} %" for name, share in named)
     issue = counters.read(kernel, counters.ISSUE_SHARE)
     said.append(f"busiest pipe: {busiest or 'not measured'}; issue slots {f'{issue:.0f} %' if issue is not None else 'not measured'}")
     return [*said, _stalls(kernel)]
 
 
+def _by(kernel: KernelProfile) -> str:
+    """Returns by which instruction a kernel uses the tensor cores; "" if that is unknown or does not matter."""
+    count, arch = kernel.resources.get("wgmma_instructions"), kernel.resources.get("arch")
+    if not isinstance(count, int) or not str(arch).startswith("sm_9") or not kernel.resources.get("tensor_instructions"):
+        return ""
+    return " (wgmma)" if count else " (mma.sync)"
+
+
 def _stalls(kernel: KernelProfile) -> str:
     waits = ", ".join(f"{name.replace('_', ' ')} {100 * share:.0f} %" for name, share in _waits(kernel))
     ready = kernel.stalls.get("not_selected", 0.0)
+    shown = dict(_waits(kernel))
+    others = sum(share for name, share in kernel.stalls.items() if name not in (*shown, "selected", "not_selected"))
+    waits += f", others {100 * others:.0f} %" if shown and others >= OTHER_STALLS else ""
     return f"stalls: {waits or 'not measured'}" + (f" (ready while another warp issues: {100 * ready:.0f} %)" if ready >= 0.1 else "")
 
 

@@ -7,6 +7,7 @@ from agents.diagnosis import Diagnosis, diagnose, facts_of, structures
 from agents.memory import Memory
 from agents.roles import steps
 from agents.roles.compiled import Compiled
+from agents.roles.evidence import held_by_others
 from agents.roles.obeying import heed
 from agents.roles.situation import Advice, Attempt, Situation
 from agents.run import Engine
@@ -15,7 +16,8 @@ from agents.stopping import families_to_leave, family
 from agents.strategies import by_name, parts, strategies_of
 from verifier.profiling.diagnosing.task_facts import task_facts
 
-SPARE_CALLS = 10  # if fewer calls than this are left and no program is correct yet, the coder gets all of them
+SPARE_CALLS = 10  # calls left in the budget; with fewer than these and nothing correct yet, the coder gets all of them
+AGAIN = "The same program once more"
 EXPLAINED = ("build_failed", "rejected", "crashed")  # the evidence already says what is wrong
 
 
@@ -33,6 +35,8 @@ class RulesVerifier:
 def by_rules(situation: Situation, attempt: Attempt) -> Advice:
     """Returns the route and, for a correct program, the first method that the rules allow and that has not failed yet."""
     found = diagnosed(situation, attempt)
+    if crowded_out(attempt):
+        return Advice(found, "repair", "Other processes held the device's memory: it is tried once more.")
     if unmeasured(attempt) and situation.best is None:
         return Advice(found, "repair", "Nothing is known to be wrong with it: it is measured once more.")
     if not attempt.passed and not unmeasured(attempt):
@@ -54,6 +58,14 @@ def by_rules(situation: Situation, attempt: Attempt) -> Advice:
 def unmeasured(attempt: Attempt) -> bool:
     """Returns whether the program's results are correct but its timing is meaningless because the machine was too busy."""
     return attempt.report is not None and attempt.report.status == "inconclusive"
+
+
+def crowded_out(attempt: Attempt) -> bool:
+    """Returns whether the program failed for the first time because other processes held most of the device's memory."""
+    report = attempt.report
+    if report is None or report.status != "crashed" or attempt.edit.title == AGAIN:
+        return False
+    return bool(held_by_others(report.message))
 
 
 def diagnosed(situation: Situation, attempt: Attempt) -> Diagnosis:

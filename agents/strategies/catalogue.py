@@ -126,7 +126,8 @@ CATALOGUE: tuple[Strategy, ...] = (
         when=_many_small_launches,
         applies="the device waits for the host between launches, and shapes are the same in every call",
         expectation="no device time lost waiting for launches: 1.2 to 8x where launches dominate, nothing where the device never waits",
-        forbidden="data-dependent control flow, random numbers that must change between replays, host synchronisation, changing shapes",
+        forbidden="host code that depends on data, random numbers that must change between replays, host synchronisation, changing shapes; large "
+        "inputs at new addresses, which are copied in every call",
         references=("NVIDIA CUDA programming guide, CUDA graphs",),
         veto=fitting.every(_no_graph, fitting.host_waits, fitting.gaps_between),
         devices=("cuda",),
@@ -193,10 +194,11 @@ CATALOGUE: tuple[Strategy, ...] = (
         title="Row sorting and top-k in a custom kernel",
         answers=("memory", "launch"),
         when=far_from_floor,
-        applies="rows of up to 2048 elements are sorted along the last axis, or their largest elements taken, and the values or the indices are used",
-        expectation="each element read and written once; no separate passes for the pointwise operators around the sort",
-        forbidden="rows of more than 2048 elements, where the bytes moved by the library's radix sort cost less than the steps of a sorting "
-        "network in shared memory",
+        applies="rows of up to 2048 elements are sorted along the last axis, or a few of the largest elements of rows of any length are selected",
+        expectation="each element read once, and written once if all are sorted; no separate passes for the pointwise operators around it; a "
+        "selection in one or two passes instead of the library's four or more",
+        forbidden="full sorts of rows of more than 2048 elements, where the bytes moved by the library's radix sort cost less than the steps of a "
+        "sorting network in shared memory",
         references=("Batcher, Sorting networks and their applications, AFIPS 1968",),
         needs=r"sort|topk|kthvalue|median|\bmax\b|argm|unique",
         veto=fitting.sorted_rows,
@@ -229,7 +231,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         answers=("launch", "latency"),
         when=far_from_floor,
         applies="a recurrence with a batch of up to about 64 is launched step by step, and every step rereads the recurrent weights",
-        expectation="one trip through L2 per step, about a microsecond; stacked layers overlap: 2 to 8x over the library",
+        expectation="one trip through L2 for each exchange of the state, about a microsecond; stacked layers overlap: 2 to 8x over the library",
         forbidden="weights that do not fit in the registers of all SMs together; batches beyond about 64, whose matmuls fill the device",
         references=("Diamos et al., Persistent RNNs, ICML 2016", "Appleyard, Kocisky and Blunsom, arXiv 1604.01946"),
         devices=("cuda",),

@@ -155,7 +155,7 @@ CURES: tuple[Strategy, ...] = (
         "Do not wait for the device within a call",
         "the host waits in the middle of a call, or reads a value back only to pass it on",
         "about 10 to 30 us saved per wait",
-        "control flow that genuinely depends on a value",
+        "control flow of the host that depends on a value, where the device cannot take it over (sizes and counts can stay on the device)",
     ),
     _cure(
         "keep-on-device",
@@ -191,7 +191,7 @@ CURES: tuple[Strategy, ...] = (
         "Barriers only where data is handed over",
         "a block repeatedly waits for its slowest warp",
         "the share of time now spent at barriers",
-        "barriers that order shared-memory accesses",
+        "barriers that order shared-memory accesses; the hand-over between copying and computing warps, where a wait shows which of them is slower",
     ),
     _cure(
         "privatise-atomics",

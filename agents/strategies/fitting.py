@@ -10,12 +10,13 @@ from collections.abc import Callable
 from agents.strategies.strategy import Facts
 from verifier.profiling.diagnosing.structure import Row
 
-TILE = 128  # tile size used to estimate whether a product fills the device
-DEEP = 4  # minimum ratio of K to the smaller of M and N at which splitting K pays off
-LONG_ROW = 4096  # row length below which a second reduction costs more than it saves
-WARP_ROW = 2048  # maximum row length that fits in the registers of a warp
-SORTED_ROW = 2048  # maximum row length that a sorting network handles
-MATRIX_BYTES = 1 << 20  # size of a matrix below which a launch costs more than its product with a vector
+TILE = 128  # side of the tiles by which a product fills a device
+DEEP = 4  # K over the smaller of M and N from which a split of K pays
+LONG_ROW = 4096  # elements of a row below which a second reduction costs more than it saves
+WARP_ROW = 2048  # elements of a row that the registers of a warp hold
+SORTED_ROW = 2048  # elements of a row that a sorting network handles
+SELECTING = 0.1  # share of the device's time in a library's selection from which a kernel for it is worth writing
+MATRIX_BYTES = 1 << 20  # a matrix below which a launch costs more than its product with a vector
 SPLIT_FLOPS = 10**9
 FLOAT = 4  # bytes
 STEPPED = 4  # ratio of a recurrence's steps to kernels above which the steps must run inside the kernels
@@ -101,6 +102,9 @@ def _worth(facts: Facts) -> list[Row] | None:
 
 
 def sorted_rows(facts: Facts) -> str | None:
+    """Vetoes sorting long rows. A selection from long rows is no sort, and is worth a kernel if the library's takes much of the time."""
+    if facts.selection_share is not None and facts.selection_share >= SELECTING:
+        return None
     lengths = facts.structure.sorted_lengths if facts.structure is not None else None
     return "its rows have more than 2048 elements" if lengths and min(lengths) > SORTED_ROW else None
 

@@ -50,10 +50,11 @@ class Facts:
     library_products: bool | None = None  # a library computes a product
     gap_share: float | None = None  # share of a call in which the device waits between pieces of work
     slowest_blocks: int | None = None  # blocks of the slowest own kernel's grid
-    slowest_waves: float | None = None  # its number of blocks divided by the number that can be resident simultaneously
-    quiet_memory: bool | None = None  # no kernel with at least a tenth of the device time uses much DRAM bandwidth
-    streams: bool | None = None  # a kernel with at least a tenth of the device time uses much DRAM bandwidth but is below its ceiling
-    waits: float | None = None  # number of times per call that the host waits for the device
+    slowest_waves: float | None = None  # of its blocks over those that can be resident at once
+    quiet_memory: bool | None = None  # no kernel that takes a tenth of the device's time or more uses DRAM much
+    streams: bool | None = None  # a kernel that takes a tenth of the device's time or more uses DRAM much, but is not at its ceiling
+    selection_share: float | None = None  # share of the device's time in kernels of a library that select the largest elements (top-k)
+    waits: float | None = None  # times that the host waits for the device within a call
     faults: tuple[str, ...] = ()  # faults that the diagnosis names, most expensive first
 
     @property

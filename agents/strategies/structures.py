@@ -92,10 +92,10 @@ BLOCKS: tuple[Strategy, ...] = (
         title="A whole block of the model in one kernel",
         answers=("memory", "launch", "latency", "occupancy"),
         when=far_from_floor,
-        applies="matmuls, normalisations and everything between them work on the same rows, and a tile of rows with all that is computed on it (up "
-        "to about 200 kB) fits on one SM",
+        applies="matmuls, normalisations and everything between them (weights that are unpacked or scaled first included) work on the same rows, and "
+        "a tile of rows with all that is computed on it (up to about 200 kB) fits on one SM",
         expectation="no memory traffic between the operators and a single launch: 1.5 to 5x where operators are short",
-        forbidden="weights larger than L2 that every tile rereads; a matmul that alone fills the device for 100 us or more",
+        forbidden="weights larger than L2 that every tile rereads; a matmul that alone keeps the arithmetic units busy for 100 us or more",
         references=("Dao et al., arXiv 2205.14135", "Wu et al., Mirage, arXiv 2405.05751"),
         veto=fitting.several_kernels,
     ),
@@ -325,7 +325,8 @@ PARALLELISM: tuple[Strategy, ...] = (
         title="Persistent blocks that take one tile after another",
         answers=("occupancy", "launch", "latency"),
         when=_own_kernels,
-        applies="tiles take less than about 5 us, a tail wave leaves the device half empty, or every block repeats a prologue",
+        applies="tiles take less than about 5 us, a tail wave leaves the device half empty, many launched blocks find no work, or every block "
+        "repeats a prologue",
         expectation="1.05 to 1.2x; more where the prologue is long",
         forbidden="single-wave kernels; tiles that need all other blocks of the device",
         references=("Gupta, Stuart and Owens, A study of persistent threads, 2012",),
@@ -333,11 +334,11 @@ PARALLELISM: tuple[Strategy, ...] = (
     ),
     Strategy(
         name="warp-roles",
-        title="Warp specialisation with separate copy and compute warps",
+        title="Warp specialisation with separate copy and compute warps, products by wgmma",
         answers=("compute", "latency"),
         when=multiplies,
-        applies="a tensor-core pipeline still has bubbles on a GPU of compute capability 9.0 or later",
-        expectation="1.05 to 1.3x over a plain pipeline",
+        applies="a tensor-core pipeline still has bubbles, or multiplies by mma.sync, on a GPU of compute capability 9.0 or later",
+        expectation="1.05 to 1.3x over a plain pipeline; up to 1.5x from mma.sync to wgmma",
         forbidden="older GPUs; kernels without a pipeline",
         references=("Shah et al., FlashAttention-3, arXiv 2407.08608",),
         veto=fitting.every(_hopper_tiles, fitting.tensor_pipeline),

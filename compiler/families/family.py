@@ -17,6 +17,7 @@ from compiler.families.epilogue import Prologue, Tail
 from compiler.figures import DeviceFigures
 from compiler.graph.ir import Argument, Kernel
 from compiler.graph.network import Network, count, size_bytes
+from compiler.graph.touched import touched_bytes
 from compiler.kernel.builder import Refused
 from compiler.kernel.text import Part, text_of
 from compiler.options import Options
@@ -182,7 +183,7 @@ def traffic(work: Work) -> int:
     for kernel in work.kernels():
         for argument in kernel.arguments.values():
             if argument.name != work.tail.result or argument.written:
-                seen[argument.value] = size_bytes(work.network.spec(argument.value))
+                seen[argument.value] = max(seen.get(argument.value, 0), touched_bytes(work.network, kernel, argument))
     return sum(seen.values())
 
 

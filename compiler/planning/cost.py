@@ -92,10 +92,8 @@ def times(plan: CompilerPlan, options: Options, report: Report, profile: Profile
     program's text, which have the same order as the groups. If several groups run a kernel or the text is ambiguous, the kernel's time is split in
     proportion to the model's estimates for the groups."""
     seen = kernel_times(report, profile)
-    groups = [group for group in plan.own if not options.on("leave-to-library", group.id)]
     running: dict[str, list[Group]] = {}  # kernel -> the groups that run it, with one entry per run
-    launched = [] if options.on("overlap-streams") else launches(source)  # branches change the order
-    for group, kernels in _kernels(groups, seen, launched):
+    for group, kernels in _running(plan, options, seen, source):
         for name in kernels:
             running.setdefault(name, []).append(group)
     result: dict[str, float] = {}
@@ -105,6 +103,21 @@ def times(plan: CompilerPlan, options: Options, report: Report, profile: Profile
         for group in sharing:
             result[group.id] = result.get(group.id, 0.0) + ms * _weight(group) / weight
     return result
+
+
+def groups_of_kernels(plan: CompilerPlan, options: Options, report: Report, profile: Profile | None, source: str) -> dict[str, list[Group]]:
+    """Returns the groups that each of our own kernels computes. A group that runs several kernels counts for the longest of them."""
+    seen = kernel_times(report, profile)
+    found: dict[str, list[Group]] = {}
+    for group, kernels in _running(plan, options, seen, source):
+        if kernels:
+            found.setdefault(max(kernels, key=lambda name: seen[name]), []).append(group)
+    return found
+
+
+def _running(plan: CompilerPlan, options: Options, seen: Iterable[str], source: str) -> Iterator[tuple[Group, list[str]]]:
+    groups = [group for group in plan.own if not options.on("leave-to-library", group.id)]
+    return _kernels(groups, seen, [] if options.on("overlap-streams") else launches(source))  # branches change the order
 
 
 def _weight(group: Group) -> float:

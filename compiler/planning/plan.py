@@ -12,6 +12,7 @@ from compiler.figures import DeviceFigures
 from compiler.graph.ir import Kernel, product
 from compiler.graph.network import Network, refs, size_bytes
 from compiler.graph.reductions import short
+from compiler.graph.touched import read_by, touched_bytes
 from compiler.options import Options
 from compiler.planning.cost import task_floor
 from compiler.planning.partition import Cluster, partition
@@ -231,8 +232,10 @@ def word(node: Node) -> str:
 
 
 def node_bytes(network: Network, node: Node) -> int:
-    """Returns the bytes that the operator alone reads and writes, with each tensor counted once."""
-    read = sum(size_bytes(network.spec(n)) for n in dict.fromkeys(refs([node.args, list(node.kwargs.values())])) if _has_spec(network, n))
+    """Returns the bytes that the operator alone reads and writes, with each tensor counted once. Taking one result of several moves nothing."""
+    if node.op == "getitem":
+        return 0
+    read = sum(read_by(network, node, n) for n in dict.fromkeys(refs([node.args, list(node.kwargs.values())])) if _has_spec(network, n))
     written = sum(size_bytes(spec) for spec in node.outputs) if not network.is_view(node.name) else 0
     return read + written
 
@@ -261,14 +264,7 @@ def node_flops(network: Network, node: Node) -> int:
 
 def kernel_bytes(network: Network, kernel: Kernel) -> int:
     """Returns the bytes that the kernel must move, counting once the part of each tensor that its domain covers."""
-    total = 0
-    for argument in kernel.arguments.values():
-        size = size_bytes(network.spec(argument.value))
-        touched = [a for a in kernel.accesses() if a.argument == argument.name]
-        reach = max(product(s for s, stride in zip(kernel.sizes, a.strides, strict=True) if stride or a.index) for a in touched)
-        share = min(1.0, reach * len({(a.offset, a.strides) for a in touched}) / max(argument.elements, 1))
-        total += int(size * share) * (argument.read + argument.written)
-    return total
+    return sum(touched_bytes(network, kernel, argument) * (argument.read + argument.written) for argument in kernel.arguments.values())
 
 
 def _read_results(network: Network, cluster: Cluster) -> list[str]:

@@ -14,6 +14,7 @@ from verifier.profiling.timeline import KINDS, Timeline
 _KERNEL, _COPY, _SET, _API, _NVTX, _GRAPH = (KINDS.index(kind) for kind in ("kernel", "memcpy", "memset", "api", "nvtx", "graph"))
 WAITS = ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize")
 ALLOCATIONS = ("cudaMalloc", "cudaFree", "cudaMallocHost", "cudaFreeHost", "cudaHostAlloc", "cuMemAlloc", "cuMemFree", "cudaMallocManaged")
+KEPT_GAPS = 3
 BLOCKING = ("cudaMemcpy", "cuMemcpyDtoH", "cuMemcpyHtoD")  # synchronous copies
 
 
@@ -60,9 +61,23 @@ def host_calls(timeline: Timeline) -> HostCalls | None:
     found.begin_us = _mean([first - begins[i] for i, first, _, _ in worked]) * count
     found.gap_us = _mean([last - first - busy for _, first, last, busy in worked]) * count
     found.after_us = _mean([ends[i] - last for i, _, last, _ in worked]) * count
+    found.gaps = _longest_gaps(timeline, calls, count)
     first = [device[inside[device] == i][np.argmin(start[device[inside[device] == i]])] for i, *_ in worked]
     found.begin_calls_us, found.begin_launch_us = _before_work(timeline, [float(begins[i]) for i, *_ in worked], first, count)
     return _per_call(found, copies, count)
+
+
+def _longest_gaps(timeline: Timeline, calls: list[np.ndarray], count: int) -> dict[str, float]:
+    """Returns the device's idle time within a call before the pieces of work with the same name, in microseconds a call, longest first."""
+    columns, idle = timeline.columns, dict[str, float]()
+    for mine in calls:
+        order = mine[np.argsort(columns["start"][mine], kind="stable")]
+        start, end = columns["start"][order], columns["start"][order] + columns["duration"][order]
+        gaps = np.maximum(start[1:] - np.maximum.accumulate(end)[:-1], 0.0)
+        for index, gap in zip(columns["name"][order[1:]].tolist(), gaps.tolist(), strict=True):
+            idle[timeline.names[index]] = idle.get(timeline.names[index], 0.0) + gap / 1e3 / count
+    longest = sorted(idle, key=lambda name: -idle[name])[:KEPT_GAPS]
+    return {name: round(idle[name], 3) for name in longest if idle[name] > 0}
 
 
 def _before_work(timeline: Timeline, begins: list[float], first: list[int], count: int) -> tuple[float | None, float | None]:

@@ -18,7 +18,8 @@ from typing import Any
 import torch
 
 from verifier.float8 import narrowed, wide
-from verifier.graph import Capture, Graph
+from verifier.gathering import gathered_bytes
+from verifier.graph import Capture, Graph, Node
 from verifier.parties.capturing.calling import FlatCall, forward_arguments, rebuild
 from verifier.parties.capturing.cutting import Cutter
 from verifier.parties.capturing.exporting import export
@@ -223,24 +224,50 @@ def spec_bytes(spec: TensorSpec) -> int:
     return math.prod(spec.shape) * size
 
 
+# Operators whose result holds the elements of their input in its order, or a part of them, so that reading it reads no others.
+_AS_IT_IS = frozenset([
+    "aten.view.default", "aten.reshape.default", "aten._unsafe_view.default", "aten.unsqueeze.default", "aten.squeeze.dim", "aten.alias.default",
+    "aten.detach.default", "aten._to_copy.default",
+])  # fmt: skip
+
+
 def minimal_bytes(graph: Graph) -> int:
-    """Counts the bytes needed to read the used inputs and weights once, and to write the outputs and changed state once."""
+    """Counts the bytes needed to read the used inputs and weights once, and to write the outputs and changed state once. An input that is only
+    gathered counts with its gathered elements."""
     specs: dict[str, TensorSpec] = {node.name: node.outputs[0] for node in graph.nodes if len(node.outputs) == 1}
     specs.update({entry.name: entry.spec for entry in graph.inputs if entry.spec is not None})
-    used: set[str] = set()
+    readers: dict[str, list[Node | None]] = {}  # null: the outputs
 
-    def visit(value: Any) -> None:
+    def visit(value: Any, reader: Node | None) -> None:
         if isinstance(value, dict) and "ref" in value:
-            used.add(value["ref"])
+            readers.setdefault(value["ref"], []).append(reader)
         elif isinstance(value, (list, tuple)):
             for item in value:
-                visit(item)
+                visit(item, reader)
 
     for node in graph.nodes:
-        visit(node.args)
-        visit(list(node.kwargs.values()))
-    visit(graph.outputs)
-    total = sum(spec_bytes(entry.spec) for entry in graph.inputs if entry.spec is not None and entry.name in used)
+        visit(node.args, node)
+        visit(list(node.kwargs.values()), node)
+    visit(graph.outputs, None)
+
+    def read(name: str) -> int:
+        whole, total = spec_bytes(specs[name]), 0
+        for reader in readers.get(name, []):
+            found = gathered_by(reader, name, specs[name])
+            if found is None and reader is not None and reader.op in _AS_IT_IS and reader.name in specs:
+                found = read(reader.name)
+            if found is None:
+                return whole
+            total += found
+        return min(whole, total)
+
+    def gathered_by(reader: Node | None, name: str, spec: TensorSpec) -> int | None:
+        if reader is None or not reader.outputs or reader.args[:1] != [{"ref": name}] or readers[name].count(reader) > 1:
+            return None
+        item = spec_bytes(spec) // max(math.prod(spec.shape), 1)
+        return gathered_bytes(reader.op, reader.args, spec.shape, item, reader.outputs[0].shape)
+
+    total = sum(read(entry.name) for entry in graph.inputs if entry.spec is not None)
     written = [leaf["ref"] for leaf in graph.outputs if isinstance(leaf, dict) and "ref" in leaf]
     written += [*graph.mutations.values(), *graph.mutated_inputs.values()]
     return total + sum(spec_bytes(specs[name]) for name in written if name in specs)

@@ -35,6 +35,7 @@ class KernelResources:
     local_store_bytes: int
     widest_global_load: int | None  # widest access of one thread: 4, 8, 16; null if the kernel has none
     widest_global_store: int | None
+    warpgroup: int = 0  # tensor-core instructions of a warpgroup (wgmma)
     mix: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -65,6 +66,7 @@ class KernelResources:
             "widest_load_bytes": self.widest_global_load,
             "widest_store_bytes": self.widest_global_store,
             "tensor_instructions": self.mix.get("tensor", 0),
+            "wgmma_instructions": self.warpgroup,
         }
         bound = self.occupancy()
         if bound is not None:
@@ -96,6 +98,7 @@ def kernel_resources(binary: bytes | str | Path, arch: str = "") -> list[KernelR
                 local_store_bytes=counted.bytes.get("local_store", 0),
                 widest_global_load=counted.widest.get("global_load"),
                 widest_global_store=counted.widest.get("global_store"),
+                warpgroup=counted.warpgroup,
                 mix=counted.counts,
             )
         )

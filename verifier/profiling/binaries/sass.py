@@ -37,6 +37,7 @@ KINDS: dict[str, tuple[int, ...]] = {
 }
 _KIND = {opcode: kind for kind, opcodes in KINDS.items() for opcode in opcodes}
 _NOP = 0x118
+_WARPGROUP = (0x1F0, 0x1F1, 0x1F2, 0x1F3)  # wgmma, which reaches the peak of Hopper's tensor cores; mma.sync does not
 _BYTES = (1, 1, 2, 2, 4, 8, 16, 16)  # by width field: U8 S8 U16 S16 32 64 128 U.128
 _WIDE = ("global_load", "global_store", "local_load", "local_store")
 
@@ -46,6 +47,7 @@ class Mix:
     """The instruction mix: `counts` by kind, `bytes` moved per thread in one pass over the code, and the `widest` access of a thread in bytes."""
 
     instructions: int = 0
+    warpgroup: int = 0  # of the tensor-core instructions, those of a warpgroup (wgmma)
     counts: dict[str, int] = field(default_factory=dict)
     bytes: dict[str, int] = field(default_factory=dict)
     widest: dict[str, int] = field(default_factory=dict)
@@ -61,6 +63,7 @@ def mix(code: bytes, arch: int) -> Mix:
         if opcode == _NOP:
             continue
         found.instructions += 1
+        found.warpgroup += opcode in _WARPGROUP
         # Before sm_120 this opcode was HFMA2; it is now an integer addition.
         kind = ("integer" if arch >= 120 else "fp16") if opcode == 0x35 else _KIND.get(opcode, "other")
         found.counts[kind] = found.counts.get(kind, 0) + 1

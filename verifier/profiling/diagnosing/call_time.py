@@ -10,8 +10,10 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from verifier.jobs import Profile
+from verifier.profiling.own_kernels import base_name
 from verifier.report import Report
 
+WORTH_NAMING, LONGEST = 0.01, 60  # share of a call from which a gap is named; characters of a kernel's name
 COPIES = ("Memcpy", "Memset", "[CUDA mem")  # name prefixes of device work other than kernels
 
 
@@ -26,8 +28,10 @@ class CallTime(BaseModel):
     before_calls: float | None = None  # share of `before_us` in CUDA calls before the first launch: allocations, copies, attributes
     before_launch: float | None = None  # share of `before_us` from the first launch to the device's start
     gaps_us: float | None = None  # between pieces of device work
+    gaps: dict[str, float] = {}  # the longest parts of `gaps_us`, by the names of the kernels and copies that they precede
     after_us: float | None = None  # from the end of the last piece of work to the return
     launches: float | None = None
+    moves: float = 0.0  # copies and fills of the device, which are no launches
     kernels: float | None = None  # number of kernels that run, including those inside a CUDA graph
     waits: float | None = None  # number of times the program waited for the device
     wait_us: float | None = None  # time that the host spent in these waits
@@ -42,7 +46,7 @@ class CallTime(BaseModel):
         said += f" ({100 * self.host_share:.0f} %)"
         known = [
             (self.before_us, f"before its first work{self._before()}"),
-            (self.gaps_us, "in all between pieces of work"),
+            (self.gaps_us, f"in all between pieces of work{self._within()}"),
             (self.after_us, "after its last"),
         ]
         parts = [f"{us(value)} {where}" for value, where in known if value is not None]
@@ -50,21 +54,27 @@ class CallTime(BaseModel):
         if self.kernel_us > 1.05 * self.device_us:
             said += f" Kernels overlap: they take {us(self.kernel_us)} together."
         if self.launches is not None:
-            said += f" {self.launches:.0f} launch{'es' if round(self.launches) != 1 else ''} a call{self._replayed()}."
+            moved = f" and {self.moves:.0f} copies or fills" if self.moves >= 0.5 else ""
+            said += f" {self.launches:.0f} launch{'es' if round(self.launches) != 1 else ''}{moved} a call{self._replayed()}."
         if self.waits is not None:
             said += f" The host waits for the device {self.waits:.0f} times within the call ({us(self.wait_us or 0)})." if self.waits >= 0.5 else ""
             said += " The host never waits for the device within the call." if self.waits < 0.5 else ""
         return said
 
     def _before(self) -> str:
-        """Describes what the time before the first work consists of; "" if that is unknown."""
+        """Describes what the time before the first work consists of."""
         if self.before_calls is None or self.before_launch is None:
-            return ""
+            return " (not recorded how much of it is Python, allocation or the launch itself)" if self.before_us else ""
         own = max(1 - self.before_calls - self.before_launch, 0.0)
         return (
             f" (Python, PyTorch's operators and its allocator {100 * own:.0f} %, CUDA calls ahead of the first launch "
             f"{100 * self.before_calls:.0f} %, that launch's way to the device {100 * self.before_launch:.0f} %)"
         )
+
+    def _within(self) -> str:
+        """Says before which kernels and copies the device waits longest; "" if that is unknown or the gaps are of no account."""
+        named = [(name, idle) for name, idle in self.gaps.items() if idle >= WORTH_NAMING * self.call_us]
+        return f" (longest before {', '.join(f'{_brief(name)} {us(idle)}' for name, idle in named)})" if named else ""
 
     def _replayed(self) -> str:
         """States that a launch replays a CUDA graph if more kernels run than are launched."""
@@ -94,10 +104,16 @@ def call_time(report: Report | None, profile: Profile | None) -> CallTime | None
     scale = found.host_us / total if (total := sum(parts)) > 0 else 0.0
     if host.gap_us is not None:
         found.before_us, found.gaps_us, found.after_us = (part * scale for part in parts)
+        found.gaps = {name: idle * scale for name, idle in host.gaps.items()}
+    found.moves = sum(copy.count for copy in host.copies.values()) + host.fills.count
     if host.begin_us > 0 and host.begin_calls_us is not None and host.begin_launch_us is not None:
         found.before_calls, found.before_launch = host.begin_calls_us / host.begin_us, host.begin_launch_us / host.begin_us
     found.waits, found.wait_us = host.waits, host.wait_us
     return found
+
+
+def _brief(name: str) -> str:
+    return base_name(name).rsplit("::", 1)[-1][:LONGEST] if not name.startswith(COPIES) else name
 
 
 def us(value: float) -> str:

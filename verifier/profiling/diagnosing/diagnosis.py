@@ -34,12 +34,14 @@ Grade = Literal["counters", "timeline", "static"]
 
 FLOOR_REACHED = 0.95  # ratio of floor to time; above it, the excess is within the noise of the ceilings
 SETS_THE_PACE = 0.5  # share of a ceiling
+BOUND = 0.8  # share of a ceiling; below it, the rest of the time is spent on something else, so the resource is only the nearest to its ceiling
+ALL = 0.95  # share of the device's time; kernels that cover it stand for the whole
 LAUNCH_SHARE = 0.3  # share of the program's time
 BUSY_ENOUGH = 0.8
 WAITING = 0.5  # busy share of the wall time below which a GPU is limited by the host's launches
 FLOOR_BEATEN = 0.9  # a program faster than this share of the floor had its data in a cache, so the floor does not apply
 FILLED = 0.5  # ratio of the longest kernel's blocks to those that could be resident, below which the device is not filled
-TOLD = 0.1  # minimum share of the call at which the arithmetic of a memory-bound program is worth mentioning
+TOLD = 0.1  # minimum share of the call at which the arithmetic of a memory-bound program, or an idle device, is worth mentioning
 TENSORS_USED = 5.0  # per cent of their peak; kernels that do not use tensor cores stay below this
 WORTH = 0.1  # share of the program's time below which a fault does not determine the class
 SHOWN_FAULTS = 4
@@ -119,10 +121,11 @@ def diagnose(
     if worst is not None:
         evidence += worst.evidence[:3]
     evidence += _uses(bottleneck, time_us, memory, compute, ceilings, facts, profile, waiting is not None)[: max(MOST_EVIDENCE - len(evidence), 0)]
-    text = _sentence(bottleneck, headroom, memory, compute, units, profile, units_of, unfilled, facts.dependent_steps)
+    idle = waiting if waiting is not None and waiting >= TOLD and bottleneck not in ("launch", "none") else 0.0
+    text = _sentence(bottleneck, headroom, memory, compute, units, profile, units_of, unfilled, facts.dependent_steps, idle)
     if worst is not None:
         where = f" (in {base_name(worst.kernel)})" if worst.kernel else ""
-        text = f"{worst.says} By estimate it costs up to {100 * worst.lost_us / time_us:.0f} % of the call{where}. {text}".strip()
+        text = f"{worst.says} By estimate it costs about {100 * worst.lost_us / time_us:.0f} % of the call{where}. {text}".strip()
     host_share = round(spent.host_share, 4) if spent is not None else None
     return Diagnosis(
         bottleneck=bottleneck,
@@ -236,7 +239,7 @@ def _classify(
             return "latency"
     units = units_busy(profile)
     if units is not None:  # with counters, the actual load of the units decides, not the load that the task requires
-        if max(units) < SETS_THE_PACE:
+        if max(units[:2]) < SETS_THE_PACE:
             return "latency"
         return "compute" if units[0] >= units[1] else "memory"
     if max(memory, compute) >= SETS_THE_PACE / 2:
@@ -244,9 +247,10 @@ def _classify(
     return "latency"
 
 
-def units_busy(profile: Profile | None) -> tuple[float, float] | None:
-    """Returns how busy the multiprocessors and the memory behind them (L2 and DRAM) are while the device works, according to Nsight Compute: the
-    time-weighted mean of the kernels' shares of the peak. Returns null without counters, or if they cover less than half of the time."""
+def units_busy(profile: Profile | None) -> tuple[float, float, float] | None:
+    """Returns how busy the multiprocessors and the memory behind them (L2 and DRAM) are while the kernels with counters run, according to Nsight
+    Compute: the time-weighted mean of these kernels' shares of the peak. The third figure is their share of the device's time. Returns null without
+    counters, or if they cover less than half of the time."""
     if profile is None:
         return None
     found = [(kernel.share, counters.read(kernel, counters.SM_SHARE), _memory_share(kernel)) for kernel in profile.kernels]
@@ -254,7 +258,7 @@ def units_busy(profile: Profile | None) -> tuple[float, float] | None:
     counted = sum(share for share, _, _ in known)
     if counted < 0.5:
         return None
-    return sum(share * sm for share, sm, _ in known) / counted, sum(share * memory for share, _, memory in known) / counted
+    return sum(share * sm for share, sm, _ in known) / counted, sum(share * memory for share, _, memory in known) / counted, counted
 
 
 def _memory_share(kernel: KernelProfile) -> float | None:
@@ -320,36 +324,41 @@ def uses_tensor_cores(kernel: KernelProfile) -> bool | None:
 
 
 def _sentence(
-    bottleneck: str, headroom: float | None, memory: float, compute: float, units: tuple[float, float] | None, profile: Profile | None,
-    units_of: str, unfilled: str, dependent_steps: int,
+    bottleneck: str, headroom: float | None, memory: float, compute: float, units: tuple[float, float, float] | None,
+    profile: Profile | None, units_of: str, unfilled: str, dependent_steps: int, idle: float = 0.0,
 ) -> str:  # fmt: skip
     left = f"; it takes {headroom:.1f} times the floor" if headroom is not None and headroom >= FLOOR_BEATEN else ""
     if left and dependent_steps:
         left += f", which does not count that {dependent_steps:,} steps wait for each other"
+    if idle:
+        left = f"; the device is idle for {100 * idle:.0f} % of the call{left}"
     arithmetic, own = f"{100 * compute:.0f} % of {units_of}", f"the task's own operations would take {100 * compute:.0f} % of the call on {units_of}"
     if compute > 1:
         where = "on tensor cores" if _on_tensor_cores(profile) else "less of it than the task's operators count"
         arithmetic, own = where, f"{where}, {compute:.2f} times what {units_of} can do"
     least = f"the least traffic possible would take {100 * memory:.0f} % of the call"
+    units_share, memory_share, counted = units or (0.0, 0.0, 0.0)
+    when = "while the device works" if counted >= ALL else f"in the kernels with counters, {100 * counted:.0f} % of the device's time"
     if units is not None and max(memory, compute) < SETS_THE_PACE:
-        least = f"L2 or DRAM is {100 * units[1]:.0f} % busy while the device works; {least}" + (f", {own}" if compute >= TOLD else "")
-        own = f"the multiprocessors are {100 * units[0]:.0f} % busy while the device works; {own}"
-    elif max(memory, compute) < SETS_THE_PACE:
+        least = f"L2 or DRAM is {100 * memory_share:.0f} % busy {when}; {least}" + (f", {own}" if compute >= TOLD else "")
+        own = f"the multiprocessors' busiest unit is {100 * units_share:.0f} % busy {when}; {own}"
+    elif units is None and max(memory, compute) < BOUND:
         own, least = (f"{said}; without counters it is not known what else is busy" for said in (own, least))
     else:
         least += "; what the program moves beyond it is not counted here"
     seen = ""
     if units is not None:
-        seen = f" (while the device works, the multiprocessors are {100 * units[0]:.0f} % and L2 or DRAM {100 * units[1]:.0f} % busy)"
-    bound = {True: "Bound by {}", False: "Nearest to its ceiling is {}"}[units is not None or max(memory, compute) >= SETS_THE_PACE]
+        seen = f" ({when}, the multiprocessors' busiest unit is {100 * units_share:.0f} % and L2 or DRAM {100 * memory_share:.0f} % busy)"
+    used = max(memory, memory_share) if bottleneck == "memory" else max(compute, units_share)
+    bound = {True: "Bound by {}", False: "Nearest to its ceiling is {}"}[used >= BOUND]
     return {
         "none": f"At the floor{left}: nothing worth having is left.",
         "memory": f"{bound.format('memory')}: {least}{left}.",
         "compute": f"{bound.format('arithmetic')}: {own}{left}.",
         "launch": f"Launch bound: the device waits for the host{left}.",
         "occupancy": f"Too little work in flight in the longest kernel, {unfilled}{left}." if unfilled else "",
-        "latency": f"Latency bound: neither memory ({100 * memory:.0f} % of its bandwidth, by the least traffic) nor arithmetic ({arithmetic}) is at "
-        f"its ceiling{seen}{left}.",
+        "latency": f"Latency bound: neither memory ({100 * memory:.0f} % of its bandwidth, by the least traffic) nor arithmetic ({arithmetic}, by "
+        f"the task's operators) is at its ceiling{seen}{left}.",
     }[bottleneck]
 
 

@@ -20,6 +20,7 @@ MANY_LAUNCHES = 8
 SHORT_US = 25.0  # maximum mean duration of a kernel that counts as short
 LARGE_COPY = 1 << 16  # bytes; a smaller copy is a value passing through the host
 ROOM = 1.2  # kernels run concurrently if together they need at most this multiple of the device's multiprocessors
+WAITS = f"besides the one that ends the call; each is taken to cost {WAIT_COSTS_US:.0f} us: the device runs empty until the host launches again"
 FILLED = "blocks of the grid over multiprocessors"
 _COPIES = ("direct_copy_kernel", "CatArrayBatchedCopy", "copy_device_to_device", "copy_kernel", "contiguous_copy", "transpose_readWrite")
 _FILLS = ("FillFunctor", "fill_kernel", "zero_kernel")
@@ -33,7 +34,7 @@ def host_faults(report: Report, profile: Profile, ceilings: Ceilings, facts: Tas
     found = [
         _allocation(host),
         _host_copies(host),
-        _waits(host, idle_us, launches),
+        _waits(host, idle_us, launches, floor_us),
         _tiny_launches(profile, host, ceilings, launches, time_us - floor_us),
         _serialised(profile, host, ceilings, facts, launches),
         _moved(profile, host, fills=True),
@@ -71,12 +72,12 @@ def _host_copies(host: HostCalls) -> Cause | None:
     return Cause(name="host-copies", lost_us=sum(copy.us for copy in moved.values()) + host.waits * WAIT_COSTS_US, evidence=evidence, says=says)
 
 
-def _waits(host: HostCalls, idle_us: float, launches: float) -> Cause | None:
+def _waits(host: HostCalls, idle_us: float, launches: float, floor_us: float) -> Cause | None:
     if host.waits < 1 or launches < 2:
         return None
     evidence = [
-        Evidence(figure="waits for the device a call", value=round(host.waits, 1), means="besides the one that ends the call"),
-        Evidence(figure="device idle", value=round(idle_us, 1), unit="us", means="of a call, beyond what any call needs"),
+        Evidence(figure="waits for the device a call", value=round(host.waits, 1), means=WAITS),
+        Evidence(figure="device idle", value=round(idle_us, 1), unit="us", means=f"of a call, beyond {floor_us:.0f} us for its start"),
     ]
     values = host.copies.get("DtoH")
     if values is not None and values.count >= 1:

@@ -90,6 +90,11 @@ class View:
         return (self.get(counters.DRAM_READ) + self.get(counters.DRAM_WRITE)) / ns / self.ceilings.bandwidth_gbs if ns else 0.0
 
     @property
+    def of_dram(self) -> str:
+        """Describes what `dram_share` is a share of. Counters of DRAM are shares of its peak, which no program sustains."""
+        return f"DRAM: of the {self.ceilings.bandwidth_gbs:.0f} GB/s that it sustains"
+
+    @property
     def issue_share(self) -> float:
         return self.get(counters.ISSUE_SHARE) / 100
 
@@ -100,7 +105,7 @@ class View:
 
     @property
     def best_used(self) -> tuple[str, float]:
-        """Returns the resource with the highest share of its peak, and that share."""
+        """Returns the resource with the highest share of its peak (DRAM: of what it sustains), and that share."""
         shares = {"DRAM": self.dram_share, "issue slots": self.issue_share, "tensor cores": self.tensor_share}
         if self.issue_share > 0.3:
             shares["L1 cache and shared memory"] = self.get(counters.L1_SHARE) / 100
@@ -245,7 +250,7 @@ def _occupancy(view: View) -> Cause | None:
         f"Too few warps are resident to hide latency: {why}.",
         ("occupancy", 100 * (measured if measured is not None else possible), "%", f"{100 * possible:.3g} % are possible as the kernel is built"),
         ("threads a block", float(view.threads), "", f"{view.blocks} blocks"),
-        *([(f"best used of DRAM, issue slots and tensor cores: {name}", 100 * used, "%", "of its peak")] if view.counted else []),
+        *([(f"best used: {name}", 100 * used, "%", view.of_dram if name == "DRAM" else "of its peak")] if view.counted else []),
     )
 
 
@@ -267,6 +272,8 @@ def _uncoalesced(view: View) -> Cause | None:
         return None
     if max(view.memory_share, view.memory_waits / MEMORY_WAITS * WELL_USED) < WELL_USED:
         return None  # the accesses are scattered, but the memory path sustains them and no warp waits for them
+    if view.dram_share >= STREAMING and view.dram_bytes < EXCESS_TRAFFIC * _useful_bytes(view):
+        return None  # further accesses use the rest of the sectors while they are in a cache, and DRAM is at its ceiling
     what = "load" if worst[0] == "ld" else "store"
     return view.cause(
         "uncoalesced-access",
@@ -274,7 +281,7 @@ def _uncoalesced(view: View) -> Cause | None:
         "The lanes of a warp touch memory far apart.",
         (f"sectors a {what}", worst[1], "", "of 32 bytes; 4 are enough for 32 floats"),
         ("bytes used of a sector", worst[2], "bytes", "of 32"),
-        ("bandwidth used by this kernel", 100 * view.dram_share, "%", "DRAM"),
+        ("bandwidth used by this kernel", 100 * view.dram_share, "%", view.of_dram),
     )
 
 
@@ -331,7 +338,7 @@ def _no_reuse(view: View) -> Cause | None:
         "The same data are read from global memory again and again.",
         ("requested bytes over distinct bytes", reuse, "x", "by loads from global memory"),
         ("loads among instructions", 100 * loads / instructions, "%", ""),
-        ("bandwidth used by this kernel", 100 * view.dram_share, "%", "DRAM"),
+        ("bandwidth used by this kernel", 100 * view.dram_share, "%", view.of_dram),
     )
 
 
@@ -348,7 +355,7 @@ def _narrow(view: View) -> Cause | None:
         1 - view.dram_share / STREAMING,
         "Each thread loads a byte or two at a time.",
         ("bytes a lane and load", lane, "bytes", "16 are possible"),
-        ("bandwidth used by this kernel", 100 * view.dram_share, "%", "DRAM"),
+        ("bandwidth used by this kernel", 100 * view.dram_share, "%", view.of_dram),
     )
 
 
@@ -379,7 +386,7 @@ def _atomics(view: View) -> Cause | None:
         above_memory if units is None else min(above_memory, max(units / 100, _held_by_atomics(view))),
         "Many of the kernel's requests to global memory are atomics.",
         *figures,
-        ("bandwidth used by this kernel", 100 * view.dram_share, "%", "DRAM"),
+        ("bandwidth used by this kernel", 100 * view.dram_share, "%", view.of_dram),
     )
 
 
@@ -415,7 +422,7 @@ def _divergence(view: View) -> Cause | None:
 def _traffic(views: list[View], profile: Profile, facts: TaskFacts) -> Cause | None:
     """Detects memory traffic beyond the task's needs: between kernels that could be fused, or in one that rereads data evicted from the cache."""
     least = facts.bytes_min
-    own = [view for view in views if view.kernel.own and view.blocks >= view.ceilings.workers]
+    own = [view for view in views if view.kernel.own and (view.blocks >= view.ceilings.workers or view.dram_share >= BUSY_MEMORY)]
     if not least or not own:
         return None
     us = sum(view.us for view in own)
@@ -432,7 +439,7 @@ def _traffic(views: list[View], profile: Profile, facts: TaskFacts) -> Cause | N
         return None
     figures = [
         ("bytes that the kernels request over bytes that the task needs", excess, "x", f"{least / 1e6:.3g} MB are needed; caches serve a part"),
-        ("bandwidth used while they run", 100 * busy, "%", "DRAM"),
+        ("bandwidth used while they run", 100 * busy, "%", own[0].of_dram),
     ]
     if steps >= 2:
         says = "Intermediate results go through memory between kernels that could be one."

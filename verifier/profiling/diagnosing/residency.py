@@ -10,6 +10,7 @@ from verifier.jobs import KernelProfile
 from verifier.profiling.binaries.occupancy import LIMITS, WARP, occupancy
 from verifier.profiling.nsight import counters
 
+CARVE_OUT = "the shared memory that the driver set aside for this launch"
 COUNTED = {"registers": "registers", "shared_mem": "shared memory", "warps": "block size", "blocks": "block slots"}
 COMPUTED = {"registers": "registers", "shared memory": "shared memory", "warps": "block size", "blocks": "block slots"}
 
@@ -62,19 +63,27 @@ class Residency:
         return f"the grid has {_blocks(self.grid)} of {self.threads} threads for {self.multiprocessors} multiprocessors, and {room}"
 
     def says(self) -> str:
-        others = [f"{name} {blocks}" for name, blocks in self.limits.items() if name not in (*self.scarcest, "block slots")]
+        most = self.limits.get("block slots", math.inf)
+        others = [f"{name} {blocks}" for name, blocks in self.limits.items() if name not in (*self.scarcest, "block slots") and blocks < most]
         room = f"; {', '.join(others)}" if others else ""
         bound = f"by the grid; {_joined(self.scarcest)} would allow {self.allowed}" if self.by_grid else f"by {_joined(self.scarcest)}"
         return f"resident blocks a multiprocessor: {self.resident} ({bound}{room}), {_waves(self.filled)} waves"
 
 
 def residency(kernel: KernelProfile, multiprocessors: int, capability: tuple[int, int] | None) -> Residency | None:
-    """Returns the residency from Nsight Compute's limits or, without counters, from the device's limits; null if neither is known."""
+    """Returns the residency from Nsight Compute's limits or, without counters, from the device's limits; null if neither is known. Nsight Compute
+    counts only the shared memory that the driver set aside for the launch. The driver chooses that size by what the other resources allow, so it
+    counts as a limit only if it allows fewer blocks than everything else; otherwise, the limit is what the hardware has."""
     if kernel.grid is None or kernel.block is None or multiprocessors < 1:
         return None
     grid, threads = math.prod(kernel.grid), math.prod(kernel.block)
     counted = {words: value for name, words in COUNTED.items() if (value := counters.read(kernel, counters.OCCUPANCY_LIMIT[name])) is not None}
-    limits = {name: int(value) for name, value in counted.items()} or _computed(kernel, threads, capability)
+    computed = _computed(kernel, threads, capability)
+    limits = {name: int(value) for name, value in counted.items()} or computed
+    if "shared memory" in counted and limits["shared memory"] < computed.get("shared memory", 0):
+        set_aside, limits["shared memory"] = limits["shared memory"], computed["shared memory"]
+        if set_aside < min(limits.values()):
+            limits = {CARVE_OUT: set_aside, **limits}
     return Residency(limits, grid, threads, multiprocessors) if limits and grid and threads else None
 
 

@@ -283,14 +283,15 @@ def _score_elements(graph: Graph, shapes: Shapes) -> int | None:
     return largest or None
 
 
-def unrolled_steps(graph: Graph) -> int:
+def unrolled_loop(graph: Graph) -> tuple[int, int]:
     """Returns the length of the longest chain of equal products or reductions in which each needs the previous one, that is, the number of steps of
-    an unrolled loop. Returns 0 if no chain has `STEPS` or more. The layers of a deep model are not a loop, because each has its own weights."""
+    an unrolled loop, and how many products and reductions of a step need each other. Returns 0 steps if no chain has `STEPS` or more. The layers of
+    a deep model are not a loop, because each has its own weights."""
     weights = {entry.name for entry in graph.inputs if entry.kind == "parameter"}
     keys = {node.name: key for node in graph.nodes if (key := _key(node, weights)) is not None}
     often = {key for key, count in Counter(keys.values()).items() if count >= STEPS}
     if not often:
-        return 0
+        return 0, 1
     chains: dict[str, dict[Any, tuple[int, str]]] = {}  # value -> key -> (length of the chain so far, its first node)
     best: dict[Any, tuple[int, str, str]] = {}
     for node in graph.nodes:
@@ -306,8 +307,23 @@ def unrolled_steps(graph: Graph) -> int:
             if length + 1 > best.get(key, (0, "", ""))[0]:
                 best[key] = (length + 1, first, node.name)
         chains[node.name] = mine
-    loops = (length for length, first, last in best.values() if length >= STEPS and _weights_between(graph, weights, first, last) * 2 < length)
-    return max(loops, default=0)
+    loops = {key: found for key, found in best.items() if found[0] >= STEPS and _weights_between(graph, weights, *found[1:]) * 2 < found[0]}
+    if not loops:
+        return 0, 1
+    # Equal reductions may occur several times in a step; a product with a weight of its own does not.
+    products = [found for key, found in loops.items() if key[0] in PRODUCTS]
+    length, first, last = max(products or loops.values(), key=lambda found: found[0])
+    return length, max(round(_heavy_between(graph, first, last) / (length - 1)), 1)
+
+
+def _heavy_between(graph: Graph, first: str, last: str) -> int:
+    """Returns the largest number of products and reductions on a path from one node to another, the first one excluded."""
+    depth = {first: 0}
+    for node in graph.nodes:
+        before = [depth[name] for name in inputs_of(node) if name in depth]
+        if before and node.name != first:
+            depth[node.name] = max(before) + (kind_of(node) in PRODUCTS or kind_of(node) in REDUCTIONS)
+    return depth.get(last, 0)
 
 
 def _key(node: Node, weights: set[str]) -> tuple[Any, ...] | None:

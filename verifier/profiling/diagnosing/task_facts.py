@@ -22,7 +22,7 @@ from verifier.profiling.diagnosing.structure import (
     inputs_of,
     kind_of,
     structure_of,
-    unrolled_steps,
+    unrolled_loop,
 )
 
 # fmt: off
@@ -43,6 +43,7 @@ class TaskFacts(BaseModel):
     operators: int = 0  # operators that compute something
     reductions: bool = False  # true if the operators include reductions over rows
     dependent_steps: int = 0  # consecutive dependent steps of recurrent layers or unrolled loops; 0 if there is no recurrence
+    exchanges: int = 1  # products and reductions of such a step that need each other, one after another
     scores: bool | None = None  # whether a softmax lies between two products, with only pointwise operators and moves in between; null: unknown
     functions: bool | None = None  # whether the task has transcendental functions; null: unknown
     structure: Structure | None = None  # null: unknown
@@ -72,7 +73,8 @@ def task_facts(capture: Capture) -> TaskFacts:
             if work * 16 <= facts.largest:
                 facts.special_small += work
     facts.scores = _has_scores(graph)
-    facts.dependent_steps = max(_dependent_steps(graph), unrolled_steps(graph))
+    layers, (steps, exchanges) = _dependent_steps(graph), unrolled_loop(graph)
+    facts.dependent_steps, facts.exchanges = max(layers, steps), exchanges if steps > layers else 1
     facts.functions = facts.special > 0 or any(kind_of(node) in RECURRENT or "attention" in node.op for node in graph.nodes)
     shapes = {entry.name: tuple(entry.spec.shape) for entry in graph.inputs if entry.spec is not None}
     shapes |= {node.name: tuple(node.outputs[0].shape) for node in graph.nodes if node.outputs}

@@ -247,3 +247,29 @@ def test_atomics_cost_what_their_units_and_queues_take_and_not_the_whole_kernel(
 
 def test_every_fault_has_a_class():
     assert set(FAULT_CLASS.values()) == {"memory", "compute", "latency", "occupancy", "launch"}
+
+
+def test_lanes_far_apart_are_no_fault_where_each_sector_is_used_up_and_dram_is_at_its_ceiling():
+    """Four scalar loads, 16 bytes apart: a load uses 8 of a sector's 32 bytes, and the next ones use the rest from the cache."""
+    apart = {**STREAM, c.GLOBAL_SECTORS["ld"]: 8e6, c.GLOBAL_REQUESTS["ld"]: 5e5, c.BYTES_PER_SECTOR["ld"]: 8.0, c.L1_SHARE: 80.0}
+    assert "uncoalesced-access" not in names([kernel(metrics=apart)])
+    wasted = {**apart, c.BYTES_PER_SECTOR["ld"]: 2.0, c.GLOBAL_SECTORS["st"]: 5e5}
+    assert "uncoalesced-access" in names([kernel(metrics=wasted)]), "DRAM is busy with bytes that nobody uses"
+
+
+def test_a_product_of_few_blocks_counts_among_the_kernels_whose_intermediates_go_through_memory():
+    facts = FACTS.model_copy(update={"bytes_min": 16_000_000})
+    unpack, scale = (kernel(name, us=40.0, metrics=STREAM) for name in ("unpack", "scale"))
+    product = kernel("product", us=60.0, grid=(64, 1, 1), metrics={**STREAM, c.TIME: 60e3})
+    (fault,) = [cause for cause in causes([unpack, scale, product], facts) if cause.name == "split-fusion"]
+    assert fault.lost_us == pytest.approx(140 * (1 - 16 / 384), rel=0.01), "all but the time for what the task needs"
+    assert [evidence.means for evidence in fault.evidence][1] == "DRAM: of the 4000 GB/s that it sustains"
+
+
+def test_shared_memory_that_the_driver_set_aside_is_a_limit_only_below_all_others():
+    limits = {c.OCCUPANCY_LIMIT["registers"]: 2, c.OCCUPANCY_LIMIT["shared_mem"]: 2, c.OCCUPANCY_LIMIT["warps"]: 16, c.OCCUPANCY_LIMIT["blocks"]: 32}
+    held = residency(kernel(block=(128, 1, 1), registers=213, shared_bytes=73728, metrics=STREAM | limits), 132, (9, 0))
+    assert held.scarcest == ("registers",) and held.limits["shared memory"] == 3
+    assert residency(kernel(block=(128, 1, 1), metrics=STREAM | limits), 132, None).limits["shared memory"] == 2, "nothing else is known"
+    measured = kernel(block=(128, 1, 1), registers=213, shared_bytes=73728, metrics=STREAM | limits | {c.OCCUPANCY_POSSIBLE: 12.5})
+    assert measured.occupancy_limit == "registers"

@@ -87,7 +87,7 @@ def test_multiprocessors_busy_with_more_than_the_task_needs_are_compute():
     """cuDNN's convolution of one channel: 83 % busy for 7 % of the arithmetic; by the roofline alone it would be latency."""
     found = of_kernelbench("level3/4_LeNet5.py reference")
     assert found.bottleneck == "compute" and not found.faults
-    assert "the multiprocessors are 73 % busy while the device works; the task's own operations would take 7 % of the call" in found.text
+    assert "the multiprocessors' busiest unit is 73 % busy while the device works; the task's own operations would take 7 % of the call" in found.text
 
 
 def test_launches_are_counted_until_each_kernel_was_seen_twice():

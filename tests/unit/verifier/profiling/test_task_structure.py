@@ -105,3 +105,19 @@ def test_layers_that_share_the_kind_of_a_reduction_are_no_loop():
     assert facts(nodes, x=(4, 8), **{f"w{at}": (8, 8) for at in range(20)}).dependent_steps == 0
     alone = [node(f"s{at}", "logsumexp", [f"s{at - 1}" if at else "x"], (8, 8), [at % 2]) for at in range(40)]
     assert facts(alone, x=(8, 8)).dependent_steps == 40, "normalising rows and columns in turn"
+
+
+def test_the_products_and_reductions_of_a_step_that_need_each_other_are_exchanges():
+    """A recurrence with a normalisation of its gates and one of its cell, as in an LSTM with layer norms."""
+    nodes, state = [], "x"
+    for at in range(20):
+        nodes += [
+            node(f"gates{at}", "linear", [state, "w"], (4, 8)),
+            node(f"normed{at}", "layer_norm", [f"gates{at}"], (4, 8), [8]),
+            node(f"cell{at}", "mul", [f"normed{at}", state], (4, 8)),
+            node(f"state{at}", "layer_norm", [f"cell{at}"], (4, 8), [8]),
+        ]
+        state = f"state{at}"
+    found = facts(nodes, x=(4, 8), w=(8, 8))
+    assert (found.dependent_steps, found.exchanges) == (20, 3)
+    assert facts(unrolled(40, shared=True), x=(4, 8), w=(8, 8)).exchanges == 1
