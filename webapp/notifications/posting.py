@@ -73,7 +73,7 @@ def _connection(target: Target, address: str) -> http.client.HTTPConnection:
         plain = socket.create_connection((address, target.port), CONNECT)
         connection.sock = context().wrap_socket(plain, server_hostname=target.host) if target.scheme == "https" else plain
 
-    connection.connect = connect  # type: ignore[method-assign]  # type: ignore[method-assign]  # creates the socket here, to the checked address
+    connection.connect = connect  # type: ignore[method-assign]  # creates the socket here, to the checked address
     return connection
 
 
