@@ -1,5 +1,5 @@
-"""Documents that people add. A diagnosis may use them and must cite them. A team's documents are stored in Postgres; on the command line, they are in
-a folder.
+"""Documents that people add. A diagnosis may use them and must cite them. A team's documents are stored in Postgres; for the command line, they are
+read from a folder.
 
 `FolderLibrary` implements `agents.ports.Library` for `.md` and `.txt` files and ranks passages with BM25. Both libraries split documents with this
 module, so a citation means the same everywhere. A passage is a heading with its paragraphs, has at most PASSAGE_CHARACTERS, and never spans a

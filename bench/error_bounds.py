@@ -168,7 +168,7 @@ def ex2_approx(x: torch.Tensor) -> torch.Tensor:
 
 
 def tanh_approx(x: torch.Tensor) -> torch.Tensor:
-    """Computes like tanh.approx.f32, with 11 accurate bits."""
+    """Computes tanh as tanh.approx.f32 does, accurate to 11 bits."""
     return tf32(torch.tanh(x))
 
 

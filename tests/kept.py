@@ -1,6 +1,6 @@
 """Files that the tests keep from one run to the next, in the user's cache folder, named by the hash of everything that they depend on.
 
-Several processes share them. Each file is made by one process, in a place of its own, and then moved; those that nobody uses go away.
+Several processes share them. Each file is made by one process, in a separate location, and then moved; unused files are deleted.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class EnvironmentClient:
         return self._ask("POST", "/step", {"episode_id": episode_id, "action": action})
 
     def score(self, items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Returns the programs' scores in the order given. Each item has `task` and `program`, and for the skill `improve` also `before`, a
+        """Returns the programs' scores in the order given. Each item has `task` and `program`; for the `improve` skill, it also has `before`, a
         report."""
         scores: dict[int, dict[str, Any]] = {}
         waited = 0.0

@@ -1,4 +1,4 @@
-"""Parties of a real GPU run where the judge puts them, whatever they request."""
+"""On a real GPU, parties run where the judge puts them, whatever they request."""
 
 import os
 

@@ -237,7 +237,7 @@ class PartyDevice(ABC):
         closes them."""
 
     def detach(self, arena: Any) -> None:  # noqa: B027  shared host memory goes with its last tensor
-        """Ends a mapping that `attach` made. After that, nothing may point into it."""
+        """Removes a mapping created by `attach`. After that, nothing may point into it."""
 
     def trim(self, need: int = 0) -> None:  # noqa: B027
         """Releases memory that is cached but unused, like `trim` in the judge's half. It is never called between a party's timed calls."""

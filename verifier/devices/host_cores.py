@@ -12,7 +12,7 @@ TOPOLOGY = Path("/sys/devices/system/cpu")
 
 def cores(processors: Iterable[int], topology: Path = TOPOLOGY) -> list[list[int]]:
     """Returns processor numbers grouped by core; the cores of a socket are adjacent. Linux often numbers the second threads of all cores after all
-    first threads. Therefore, parts of a host that are chosen by number would share cores, and work on one thread of a core slows the other. A
+    the first threads. Therefore, parts of a host that are chosen by number would share cores, and work on one thread of a core slows the other. A
     container may allow only one thread per core. A host that does not report its topology is assumed to have one thread per core."""
     wanted = sorted(processors)
     places = {}

@@ -1,4 +1,4 @@
-"""The judge's side of the job `capture`. The reference exports the graph; this module validates the graph as data and caches it."""
+"""The judge's side of the `capture` job. The reference exports the graph; this module validates the graph as data and caches it."""
 
 from __future__ import annotations
 

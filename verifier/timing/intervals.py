@@ -32,7 +32,7 @@ _STUDENT |= {20: 2.086, 30: 2.042, 60: 2.000, 120: 1.980}
 
 
 class Repeatability(BaseModel):
-    """Relative standard deviation of a process's median call around that of all processes of the same code.
+    """Relative standard deviation of a process's median call time around the median of all processes that run the same code.
 
     It is ``hypot(least, noise * variation)``, where `variation` is that process's own relative variation from call to call (a host-bound call varies,
     and so do its processes; a long kernel does neither). `weight` is the number of processes from which it was learnt, less one per program, and

@@ -1,4 +1,5 @@
-"""Trials of a program without build and timing, for tests whose outcome is decided before anything is measured. On the CPU the parties are forked
+"""Trials of a program without building or timing it, for tests whose outcome is decided before anything is measured. On the CPU the parties are
+forked
 (forked.py), unless a test requests confined ones."""
 
 from __future__ import annotations

@@ -83,7 +83,8 @@ def test_the_device_its_queue_and_the_choice_of_devices_say_what_they_wait_for(p
 
 
 def test_jobs_wait_for_a_sandbox_and_begin_by_themselves(tmp_path, monkeypatch):
-    """Two probes find none, the third does: announced once, one heartbeat, and only then does the worker continue with its jobs."""
+    """Two probes find none and the third finds one: it is announced once, there is one heartbeat, and only then does the worker continue with its
+    jobs."""
     lacking = Probe(why="bubblewrap is not installed: apt-get install bubblewrap")
     looks, told = [lacking, lacking, Probe(path="/usr/bin/bwrap")], []
     monkeypatch.setattr(verifier_worker, "probe", lambda: looks.pop(0))

@@ -84,7 +84,8 @@ class CallTime(BaseModel):
 
 
 def call_time(report: Report | None, profile: Profile | None) -> CallTime | None:
-    """Divides one call of a timed program on a GPU, or of the reference if there is no report. Returns null if the device time is unknown."""
+    """Breaks down the time of one call of a timed program on a GPU, or of the reference if there is no report. Returns null if the device time is
+    unknown."""
     host = profile.host if profile is not None else None
     cuda = report.environment.device.startswith("cuda") if report is not None else host is not None
     seen = sum(kernel.ms for kernel in report.kernels) * 1e3 if report is not None else 0.0

@@ -1,5 +1,5 @@
-"""Shows the ways of a run that follows several concurrently, one per column, with their programs, verdicts and the rules that changed a way's
-state."""
+"""Shows the branches (ways) of a run that explores several at once, one per column, with each way's programs, its verdicts and the rules that changed
+its state."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_layers_that_share_the_kind_of_a_reduction_are_no_loop():
 
 
 def test_the_products_and_reductions_of_a_step_that_need_each_other_are_exchanges():
-    """A recurrence with a normalisation of its gates and one of its cell, as in an LSTM with layer norms."""
+    """A recurrence that normalises both its gates and its cell, as in an LSTM with layer norms."""
     nodes, state = [], "x"
     for at in range(20):
         nodes += [

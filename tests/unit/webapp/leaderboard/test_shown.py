@@ -29,7 +29,7 @@ def pages(run: Run) -> list[str]:
 
 
 def seen_by_anybody(run: Run) -> set[str]:
-    """Pages that respond without an account and name the task."""
+    """Pages that can be viewed without an account and that name the task."""
     found = set()
     for address in pages(run):
         answer = Client().get(address)
