@@ -41,7 +41,7 @@ class DeviceFigures(BaseModel):
 
     @classmethod
     def cpu(cls, threads: int = 2, name: str = "CPU") -> DeviceFigures:
-        """Assumes a server CPU with AVX2 or AVX-512, which has about 12 GB/s and 60 GFLOP/s per thread."""
+        """Assumes a server CPU with AVX2 or AVX-512 that achieves about 12 GB/s and 60 GFLOP/s per thread."""
         return cls(
             kind="cpu", name=name, bandwidth_gbs=12.0 * threads, fp32_gflops=60.0 * threads, units=threads,
             cache_bytes=32 << 20, launch_us=4.0, unit_cache_bytes=1 << 20,
@@ -77,8 +77,8 @@ class DeviceFigures(BaseModel):
         return flops / self.product_gflops(precision) / 1e6
 
     def gflops(self, arithmetic: Arithmetic) -> float:
-        """Returns the peak rate for an arithmetic, counted in the task's own operations. For example, an fp32 product computed as three TF32 products
-        runs at a third of the TF32 rate."""
+        """Returns the peak rate for one kind of arithmetic, counted in the task's own operations. For example, an fp32 product computed as three TF32
+        products runs at a third of the TF32 rate."""
         rate = {"fp32": self.fp32_gflops, "3xtf32": self.tf32_gflops / 3, "tf32": self.tf32_gflops, "half": self.half_gflops}[arithmetic]
         return max(rate, self.fp32_gflops)
 

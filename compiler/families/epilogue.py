@@ -48,7 +48,7 @@ class Pointwise:
     groups: list[list[int]]
 
     def variables(self, texts: list[str]) -> dict[int, str]:
-        """Returns an expression for each axis, given one for each group."""
+        """Returns an expression for each axis, computed from the expressions of the groups."""
         found: dict[int, str] = {}
         wide = any(argument.elements >= LONG for argument in self.kernel.arguments.values())
         for text, axes in zip(texts, self.groups, strict=True):

@@ -312,7 +312,7 @@ class Body:
             self.close()
 
     def divisor(self, row: str) -> str:
-        """Returns the divisor as a literal, or a declaration of the variable `counted`."""
+        """Returns the divisor as a literal, or a declaration of the `counted` variable."""
         window = self.window
         if window.divisor:
             return f"{window.divisor}.0f"

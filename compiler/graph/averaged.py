@@ -1,7 +1,7 @@
 """Averages of convolutions: algebraic identities that eliminate most of a convolution's work and are exact over the reals for every input.
 
 - Mean over whole axes of the result: along such an axis, each tap of the window covers one range of the image, so the mean follows from the sums over
-  these ranges, multiplied by the taps. All taps share the sum over all positions. For taps that do not cover the border, the border's sum is
+  these ranges, multiplied by the taps. All taps share the sum over all positions. For taps that do not cover the border, the sum over the border is
   subtracted.
 - Means over windows of the result (average pooling without padding): each mean averages shifted windows over the image, which is a convolution with a
   larger window and the stride of the pooling.
@@ -153,7 +153,7 @@ class Nodes:
         return {"ref": self.made[-1].name}
 
     def end(self, at: dict[str, str], steps: list[Node], shape: tuple[int, ...]) -> list[Node]:
-        """Applies the scalings to `at`, the result of the convolution, and gives the final value the name and shape of the original node."""
+        """Applies the scalings to `at`, the result of the convolution, and assigns the name and shape of the original node to the final value."""
         for number, step in enumerate(steps, start=1):
             at = self.make(f"scaled_{number}", step.op, [at, *step.args[1:]], shape)
         wanted = tuple(self.node.outputs[0].shape)

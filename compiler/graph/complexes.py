@@ -230,7 +230,7 @@ def _sum(reals: _Reals, node: Node, shape: tuple[int, ...]) -> bool:
 
 
 def _quotient(reals: _Reals, node: Node, shape: tuple[int, ...]) -> bool:
-    """Divides by a real number or tensor."""
+    """Divides a complex value by a real number or tensor."""
     (a, b), (c, d) = reals.operand(node.args[0]), reals.operand(node.args[1])
     if b is None or d is not None or not _known(a, b, c):
         return False
@@ -245,7 +245,7 @@ def _conjugate(reals: _Reals, node: Node, shape: tuple[int, ...]) -> bool:
 
 
 def _composed(reals: _Reals, node: Node, shape: tuple[int, ...]) -> bool:
-    """Combines a real and an imaginary tensor."""
+    """Builds a complex value from a real and an imaginary tensor."""
     if any(reals.specs[one["ref"]].dtype != "float32" for one in node.args):
         return False
     reals.parts[node.name] = reals.each(node.name, "expand.default", lambda at: [node.args[at], list(shape)], shape)
@@ -263,7 +263,7 @@ def _exponential(reals: _Reals, node: Node, shape: tuple[int, ...]) -> bool:
 
 
 def _turned(reals: _Reals, name: str, size: Part, angle: Part, shape: tuple[int, ...]) -> bool:
-    """Computes the parts from a magnitude and an angle."""
+    """Computes the parts of a value from its magnitude and its angle."""
     if any(reals.specs[one["ref"]].dtype != "float32" for one in (size, angle)):
         return False
     turned = [{"ref": reals.put(f"{name}_{op}", f"{op}.default", [angle], tuple(reals.specs[angle["ref"]].shape))} for op in ("cos", "sin")]

@@ -1,4 +1,4 @@
-"""Operators that create a tensor from numbers alone. Kernels compute its elements instead of reading them."""
+"""Handles operators that create a tensor from numbers alone. Kernels compute its elements instead of reading them."""
 
 from __future__ import annotations
 

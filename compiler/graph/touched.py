@@ -1,5 +1,5 @@
-"""How many bytes of a tensor a kernel or an operator reads or writes: the part that its domain covers, and of a gathered tensor the gathered
-elements."""
+"""Computes how many bytes of a tensor a kernel or an operator reads or writes: those in the part that its domain covers or, for a gathered tensor,
+those of the gathered elements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from verifier.graph import Node
 
 
 def touched_bytes(network: Network, kernel: Kernel, argument: Argument) -> int:
-    """Returns the bytes of a tensor that a kernel touches, each counted once."""
+    """Returns the number of bytes of a tensor that a kernel touches, counting each byte once."""
     size = size_bytes(network.spec(argument.value))
     accesses = [access for access in kernel.accesses() if access.argument == argument.name]
     plain = [access for access in accesses if not access.index]
@@ -30,13 +30,14 @@ def _reach(kernel: Kernel, access: Access) -> int:
 
 
 def _gathered(kernel: Kernel, access: Access, item: int) -> int:
-    """Returns the bytes of the sectors around the gathered elements, one position for each element of the domain that the position depends on."""
+    """Returns the size in bytes of the sectors that contain the gathered elements, assuming a different position for every run of contiguous
+    elements."""
     run = kernel.sizes[-1] if kernel.sizes and access.strides[-1] == 1 else 1
     return sectors(product(kernel.sizes) // max(run, 1), run * item)
 
 
 def read_by(network: Network, node: Node, name: str) -> int:
-    """Returns the bytes that an operator reads of the tensor `name`, which is one of its arguments."""
+    """Returns the number of bytes that an operator reads from the tensor `name`, which is one of its arguments."""
     spec = network.spec(name)
     size = size_bytes(spec)
     first = node.args[0] if node.args else None
@@ -47,7 +48,7 @@ def read_by(network: Network, node: Node, name: str) -> int:
 
 
 def read_within(network: Network, base: str, members: Collection[str]) -> int:
-    """Returns the bytes of the tensor `base` that the operators `members` read, each counted once. Views read nothing themselves."""
+    """Returns the number of bytes of the tensor `base` that the operators `members` read, but at most its size. Views themselves read nothing."""
     size, total = size_bytes(network.spec(base)), 0
     for member in members:
         node = network.nodes[member]

@@ -39,7 +39,7 @@ def constant(value: bool | int | float, dtype: str) -> str:
     if math.isinf(value):
         return "INFINITY" if value > 0 else "-INFINITY"
     if value == int(value) and abs(value) < 1e6:
-        return f"{value:.1f}f"  # with the sign of -0.0
+        return f"{value:.1f}f"  # keeps the sign of -0.0
     return f"{value!r}f" if "e" in repr(value) or "." in repr(value) else f"{value!r}.0f"
 
 

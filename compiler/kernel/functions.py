@@ -16,7 +16,7 @@ class Function:
     dear: bool = False  # expensive: a kernel keeps its result for the next pass and does not recompute it for each reader
 
 
-# Functions of one value. The operator `aten.NAME` is lowered to each of them.
+# Functions of one value. The operator `aten.NAME` is lowered to the function NAME.
 OF_ONE = {
     "exp": Function("exp_f", "expf", "exp", dear=True),
     "exp2": Function("exp2f", triton="exp2", dear=True),

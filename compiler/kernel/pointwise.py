@@ -148,8 +148,8 @@ def ignoring_nan(builder: Builder, node: Node) -> str:
 
 @lowers("aten.logaddexp", only=["float32"])
 def logaddexp(builder: Builder, node: Node) -> str:
-    """Computes log(exp(x) + exp(y)) without overflow. Returns the infinity if both operands are the same infinity, because their difference would be
-    NaN."""
+    """Computes log(exp(x) + exp(y)) without overflow. If both operands are the same infinity, the result is that infinity, because their difference
+    would be NaN."""
     (x, y), op = builder.operands(node, "float32", *node.args[:2]), builder.op
     near = op("add", op("max", x, y), op("log1p", op("exp", op("neg", op("abs", op("sub", x, y))))))
     same = op("and", op("isinf", x, dtype="bool"), op("eq", x, y, dtype="bool"), dtype="bool")

@@ -42,9 +42,9 @@ class Schedule:
         return names.count(name) + sum(store.op == name for store in step.stores) + step.keeps.count(name)
 
     def named(self, at: int, name: str) -> bool:
-        """Returns whether `name` needs a variable in pass `at`. It does in three cases: it is an operand of a maximum or minimum, which would print
-        it several times; it is one side of a select, whose two sides are always computed because a branch would prevent SIMD; or it is read from
-        memory that a store other than the last one overwrites."""
+        """Returns whether `name` needs a variable in pass `at`. It needs one in three cases: it is an operand of a maximum or minimum, which would
+        print it several times; it is one side of a select, both sides of which are always computed because a branch would prevent SIMD; or it is read
+        from memory that a store other than the last one overwrites."""
         step = self.passes[at]
         chosen = any(op.kind == "where" and name in op.args for op in step.elements)
         overwritten = {store.access.argument for store in step.stores[:-1]}

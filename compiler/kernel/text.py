@@ -146,7 +146,7 @@ class KernelText:
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch statement. `asks` means that the launcher must first opt in to this much shared memory."""
+    """A launch statement. If `asks` is set, the launcher must first opt in to this much shared memory."""
 
     kernel: str
     grid: str

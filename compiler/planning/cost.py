@@ -1,4 +1,4 @@
-"""The minimum, expected and measured time of each group, which show where further optimisation pays off."""
+"""Computes the minimum, expected and measured times of each group, which show where further optimisation pays off."""
 
 from __future__ import annotations
 

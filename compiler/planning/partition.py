@@ -119,7 +119,7 @@ def _producers(network: Network, cluster: Cluster, owner: Owners) -> list[Cluste
 
 
 def _sources(network: Network, name: str) -> list[str]:
-    """Returns the values with memory of their own that operator `name` reads, directly or through views."""
+    """Returns the values that own their memory and that operator `name` reads, directly or through views."""
     result = []
     for source in refs([network.nodes[name].args, list(network.nodes[name].kwargs.values())]):
         if source in network.nodes:

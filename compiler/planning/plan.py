@@ -232,7 +232,8 @@ def word(node: Node) -> str:
 
 
 def node_bytes(network: Network, node: Node) -> int:
-    """Returns the bytes that the operator alone reads and writes, with each tensor counted once. Taking one result of several moves nothing."""
+    """Returns the number of bytes that the operator alone reads and writes, counting each tensor once. Extracting one of several results moves no
+    data."""
     if node.op == "getitem":
         return 0
     read = sum(read_by(network, node, n) for n in dict.fromkeys(refs([node.args, list(node.kwargs.values())])) if _has_spec(network, n))
@@ -263,7 +264,7 @@ def node_flops(network: Network, node: Node) -> int:
 
 
 def kernel_bytes(network: Network, kernel: Kernel) -> int:
-    """Returns the bytes that the kernel must move, counting once the part of each tensor that its domain covers."""
+    """Returns the number of bytes that the kernel must move, counting the part of each tensor that its domain covers once."""
     return sum(touched_bytes(network, kernel, argument) * (argument.read + argument.written) for argument in kernel.arguments.values())
 
 

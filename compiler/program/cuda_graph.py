@@ -1,4 +1,4 @@
-"""The strategy `cuda-graph`: records the launches of a forward once, then replays them with inputs copied in and results copied out."""
+"""The `cuda-graph` strategy: records the launches of a forward once, then replays them, copying the inputs in and the results out."""
 
 from __future__ import annotations
 

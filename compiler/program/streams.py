@@ -1,4 +1,4 @@
-"""The strategy `overlap-streams`: independent branches of a forward run concurrently on streams that fork from the main stream and join it again.
+"""The `overlap-streams` strategy: independent branches of a forward run concurrently on streams that fork from the main stream and join it again.
 Inside a CUDA graph, this pays off for kernels that are too short to fill the device.
 
 The strategy works on the printed statements. A section consists of all statements of one group: allocations and a launch or library call. A section

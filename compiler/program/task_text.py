@@ -88,7 +88,7 @@ class TaskText:
 
     @cached_property
     def used(self) -> set[str]:
-        """Module-level names on which the kept members depend."""
+        """The module-level names on which the kept members depend."""
         parts: list[ast.AST] = [*(self.methods[name] for name in self.kept), *self.model.bases, *self.model.keywords, *self.model.decorator_list]
         parts += [item for item in self.model.body if not isinstance(item, ast.FunctionDef)]
         if self.forward is not None:
@@ -143,7 +143,7 @@ class TaskText:
 
     @cached_property
     def bound(self) -> set[str]:
-        """Module-level names that the program takes from the task."""
+        """The module-level names that the program takes from the task."""
         return {name for item in [*self._kept_imports, *self._kept_definitions] for name in bound_by(item)} | {*self.libraries}
 
     def imports(self) -> list[str]:

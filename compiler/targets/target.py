@@ -98,7 +98,7 @@ class Target(ABC, Generic[S]):
 
     @abstractmethod
     def passes(self, kernel: Kernel, shape: S) -> Schedule:
-        """Returns the passes over a row as the kernel is printed. A pass must not reread anything that has already been overwritten."""
+        """Returns the passes over a row as the kernel is printed. A pass must not reread values that have already been overwritten."""
 
     @abstractmethod
     def body(self, kernel: Kernel, shape: S) -> str:

@@ -2,8 +2,8 @@
 
 Scores and weights stay in fp32 registers. The weights are rounded to 16 bits only for the second product. The softmax denominator is the sum of the
 rounded weights; the tensor cores compute it through a column of ones that is appended to the values. For narrow heads, the exponentials are the
-bottleneck (16 per cycle per multiprocessor). The kernel therefore spends no more than one multiply-add, one exponential, one comparison and half a
-rounding on each element.
+bottleneck (16 per cycle per multiprocessor). The kernel therefore executes no more than one multiply-add, one exponential, one comparison and half a
+rounding instruction for each element.
 """
 
 from __future__ import annotations

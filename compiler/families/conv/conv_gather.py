@@ -1,4 +1,5 @@
-"""The gather of an implicit-GEMM convolution: computes the image and position of each product column, and loads the image elements under its taps.
+"""The gather stage of an implicit-GEMM convolution: computes the image and position of each product column, and loads the image elements under its
+taps.
 
 Each copying thread handles one column of the tile. If the channels divide into units of 4 to 32, the thread computes its position in the image once
 for all channels of a unit under one tap. Otherwise, for example with 3 channels, it computes the position of every element separately.

@@ -3,10 +3,10 @@
 Each image element is loaded and split once for all taps that read it. In contrast, the tile of warpgroup.py gathers the elements again for every tap
 (nine times for a 3 x 3 window), which takes longer than the products. Here a stage is the patch of 8 input channels that a tile of positions reads
 under one tap of the depth axis. The patch is stored in shared memory in the layout that `wgmma` expects of its second operand: for every four
-channels, the positions are stored line by line, 16 bytes each. A tensor core accepts any stride between groups of 8 columns; here it is the stride
-between two lines. All taps therefore use the same operand with different start addresses. A warpgroup multiplies 64 output channels by 7 to 16 lines
-of 8 positions; the number of lines is chosen to divide the image well. The weights are stored as fragments in the order of the warpgroup's registers.
-The arithmetic is the same as in tensor_cores.py; sums leave the tensor core after at most 40 depth elements.
+channels, the positions are stored line by line, 16 bytes each. A tensor core accepts any stride between groups of 8 columns; here, that stride is the
+distance between two lines. All taps therefore use the same operand with different start addresses. A warpgroup multiplies 64 output channels by 7 to
+16 lines of 8 positions; the number of lines is chosen to divide the image well. The weights are stored as fragments in the order of the warpgroup's
+registers. The arithmetic is the same as in tensor_cores.py; sums leave the tensor core after at most 40 depth elements.
 """
 
 from __future__ import annotations

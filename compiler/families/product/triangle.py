@@ -1,4 +1,4 @@
-"""Products of which only a triangle is kept. Tiles that are entirely in the zero part skip the depth loop.
+"""Products that keep only one triangle of the result. Tiles that are entirely in the zero part skip the depth loop.
 
 `triu(a @ b)` and `tril(a @ b)` set the other part to zero regardless of the product, so skipping it is exact. The operands themselves may also be
 triangular, but this is neither detected nor exploited.

@@ -1,4 +1,4 @@
-"""The body of a printed CUDA kernel: index arithmetic, the loops of a thread over its elements, and the statements in these loops."""
+"""Prints the body of a CUDA kernel: index arithmetic, a thread's loops over its elements, and the statements in these loops."""
 
 from __future__ import annotations
 
