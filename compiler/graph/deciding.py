@@ -1,4 +1,4 @@
-"""Finds the 16-bit values on which a decision depends: a comparison, a rounding to integers, the position of a maximum, or a sort order.
+"""Finds the 16-bit values on which a decision depends. Decisions are comparisons, rounding to integers, positions of maxima, and sort orders.
 
 PyTorch rounds the result of every operator to its type, whereas kernels round only the values that they store. Near a threshold, or for values that
 are equal in 16 bits, the two may therefore decide differently. The affected element is then completely different, not just off by a rounding error.

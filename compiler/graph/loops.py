@@ -1,4 +1,4 @@
-"""Re-rolls recurrences that a Python loop (or an export) has unrolled into single steps into one operator over all steps.
+"""Re-rolls recurrences: if a Python loop (or an export) has unrolled a recurrence into single steps, one operator over all steps replaces them.
 
     h = activation(linear(cat(x[t], h), weights))                     a cell written by hand
     h = activation(linear(h, weights) + linear(x, weights)[t])        nn.RNN as torch.export decomposes it

@@ -98,7 +98,7 @@ class Network:
         kept = []
         drawn = False
         for node in reversed(nodes):
-            if node.name in wanted or drawn and _draws(node):  # removing this draw would change the numbers of the later ones
+            if node.name in wanted or drawn and _draws(node):  # removing this draw would change the numbers that later draws return
                 kept.append(node)
                 drawn |= _draws(node)
                 wanted.update(refs([node.args, list(node.kwargs.values())]))

@@ -53,8 +53,8 @@ def expected_ms(group: Group, figures: DeviceFigures, precision: str = "fp32-str
 
 def launch_bound(plan: CompilerPlan) -> bool:
     """Returns whether the host would be the bottleneck of a forward that is not recorded as a CUDA graph. So far, this is the case for nine of the
-    KernelBench programs measured on an H200, and recording made all nine fastest. It is not the case for the other 80, and recording made only one of
-    them fastest."""
+    KernelBench programs measured on an H200, and for all nine, the recorded version was the fastest. For the other 80, it is not the case, and the
+    recorded version was the fastest for only one of them."""
     if plan.graph is None or not plan.target.on_gpu or not plan.graph.recordable or len(plan.groups) < FEWEST_RECORDED:
         return False
     paces = [max(group.floor_ms / PACE[group.space], plan.figures.launch_us / 1e3) for group in plan.groups]
