@@ -264,7 +264,7 @@ def node_flops(network: Network, node: Node) -> int:
 
 
 def kernel_bytes(network: Network, kernel: Kernel) -> int:
-    """Returns the number of bytes that the kernel must move, counting the part of each tensor that its domain covers once."""
+    """Returns the number of bytes that the kernel must move. For each tensor, the part that the kernel's domain covers counts once."""
     return sum(touched_bytes(network, kernel, argument) * (argument.read + argument.written) for argument in kernel.arguments.values())
 
 
