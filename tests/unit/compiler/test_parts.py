@@ -143,6 +143,11 @@ def test_a_tensor_as_plain_attribute_is_state_of_the_program():
     assert plan.captured.mutations == {"hidden": plan.captured.mutations["hidden"]} and not plan.captured.parts
 
 
+def test_state_becomes_an_input_of_a_part():
+    body = "if x.sum() > 1e6:\n    x = x + 1\nh = torch.tanh(self.fc(x)) * self.last + 1\nself.last.copy_(y)\nreturn F.softmax(h, -1)"
+    checked(written(body, "x, y", ", torch.randn(12)", INIT + "        self.register_buffer('last', torch.zeros(12))\n"))
+
+
 def test_a_cache_that_changes_nothing_is_no_state():
     body = "if self.row is None:\n    self.row = torch.arange(12.0).cos()\nreturn torch.tanh(self.fc(x)) * self.row"
     plan, _ = checked(written(body, "x", "", INIT + "        self.row = None\n"))

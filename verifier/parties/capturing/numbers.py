@@ -17,12 +17,13 @@ from typing import Any
 
 import torch
 
-from verifier.graph import Node
+from verifier.graph import ASSERTION, Node
 from verifier.parties.plain_state import source_of
 from verifier.task import TensorSpec
 
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 READ = ("aten._local_scalar_dense.default", "aten.item.default")
+UNASSERTED = "one_hot: "  # start of the messages of assertions that the decomposition of an operator adds about its input
 _BINARY = {
     operator.add: "add.Tensor", operator.sub: "sub.Tensor", operator.mul: "mul.Tensor", operator.truediv: "div.Tensor",
     operator.mod: "remainder.Tensor", operator.pow: "pow.Tensor_Tensor", operator.lt: "lt.Tensor", operator.le: "le.Tensor",
@@ -57,6 +58,8 @@ class Numbers:
         """Handles a node, and returns whether it was a number or an assertion about one. Raises `ValueError` for an unsupported operator on
         numbers."""
         target = str(node.target)
+        if target == ASSERTION and not str(node.args[1]).startswith(UNASSERTED):
+            return False
         if target.startswith(("aten.sym_constrain_range", "aten._assert_async")) and not self._symbols(node):
             return True
         if target.startswith("aten.sym_constrain_range"):
@@ -126,7 +129,7 @@ class Numbers:
         if message.startswith("Runtime assertion failed for expression") or not isinstance(condition, torch.fx.Node):
             return
         value = self.cast(condition.name, "bool", make, node)
-        self.put(make(f"{node.name}", "aten._assert_async.msg", [{"ref": value}, message], None))
+        self.put(make(f"{node.name}", ASSERTION, [{"ref": value}, message], None))
 
     def rewritten(self, node: torch.fx.Node, made: Node, make: Callable[..., Node]) -> Node:
         """Rewrites a node that takes numbers as one that takes values on the device. Raises `ValueError` if its operator needs the numbers on the
