@@ -15,6 +15,7 @@ from torch._decomp import decompositions as torch_decompositions
 
 from verifier.draws import draws
 from verifier.parties.capturing.calling import FlatCall, called_as
+from verifier.parties.capturing.masked import unmasked
 from verifier.parties.capturing.numbers import numbers_stay
 from verifier.parties.capturing.unseen import Caught, catches, nothing_unseen
 from verifier.parties.capturing.validation import validated_on_device
@@ -167,6 +168,7 @@ def composed(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) 
             exported: torch.export.ExportedProgram = torch.export.export(model, tensors, strict=False)
             if any(str(node.target).startswith(RAISING) for node in exported.graph.nodes) and catches(model):
                 raise ValueError("the source catches errors, and an operator here raises them for some tensor values")
+            unmasked(exported)
             return exported
 
     with attributes_as_buffers(model, state):
