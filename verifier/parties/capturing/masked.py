@@ -53,11 +53,12 @@ class _Regions:
         for node in graph.nodes:
             if (mask := _selected(node)) is not None:
                 self.masks[node] = next((known for known in self.masks.values() if self._equal(known, mask)), mask)
-            elif node.op == "call_function" and (found := [self.masks[one] for one in node.all_input_nodes if one in self.masks]):
-                if all(one is found[0] for one in found) and self._each_alone(node, found[0]):
-                    self.masks[node] = found[0]
+                continue
+            found = {self.masks[one] for one in node.all_input_nodes if one in self.masks}
+            if len(found) == 1 and self._each_alone(node):
+                self.masks[node] = found.pop()
 
-    def _each_alone(self, node: Node, mask: Node) -> bool:
+    def _each_alone(self, node: Node) -> bool:
         """Returns whether an operator computes each element of its result from one element of each argument, without errors."""
         target: Any = self._pure(node)
         if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable or not isinstance(node.meta.get("val"), torch.Tensor):
