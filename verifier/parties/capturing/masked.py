@@ -109,24 +109,25 @@ class _Regions:
                 value: Any = node.args[0]
                 return self._reduced(node, self.whole(value), self.masks[value], name == "mean.default")
             if name in LOSSES and not node.kwargs:  # its arguments are the input, the target, the reduction and others
-                reduction = node.args[2] if len(node.args) > 2 else MEAN
+                reduction: Any = node.args[2] if len(node.args) > 2 else MEAN
                 sides = [self._side(side) for side in node.args[:2]]
                 if reduction != 0 and all(side in self.masks for side in sides) and self.masks[sides[0]] is self.masks[sides[1]]:
                     whole = self._new(node, node.target, (*map(self.whole, sides), 0, *node.args[3:]))
-                    return self._reduced(node, whole, self.masks[sides[0]], reduction == MEAN)
+                    return self._reduced(node, whole, self.masks[sides[0]], bool(reduction == MEAN))
             if name == "cross_entropy_loss.default" and not node.kwargs:
                 return self._classified(node)
         return None
 
     def _classified(self, node: Node) -> Node | None:
         """Ignores the classes of rows that are not selected."""
-        logits, classes, weight, reduction, ignored, *more = [*node.args, *(None, MEAN, IGNORED)[len(node.args) - 2 :]]
-        both = all(one in self.masks and one.meta["val"].dim() == rank for one, rank in ((logits, 2), (classes, 1)))  # type: ignore[union-attr,arg-type]
-        if not both or reduction == 0 or self.masks[logits] is not self.masks[classes]:  # type: ignore[index]
+        given: list[Any] = [*node.args, *(None, MEAN, IGNORED)[len(node.args) - 2 :]]
+        logits, classes, weight, reduction, ignored, *more = given
+        both = all(one in self.masks and one.meta["val"].dim() == rank for one, rank in ((logits, 2), (classes, 1)))
+        if not both or reduction == 0 or self.masks[logits] is not self.masks[classes]:
             return None
-        mask = self._new(node, aten.reshape.default, (self.masks[logits], [-1]))  # type: ignore[index]
-        every = self._new(node, aten.reshape.default, (self.whole(logits), [-1, logits.meta["val"].shape[1]]))  # type: ignore[union-attr,arg-type]
-        chosen = self._new(node, aten.reshape.default, (self.whole(classes), [-1]))  # type: ignore[arg-type]
+        mask = self._new(node, aten.reshape.default, (self.masks[logits], [-1]))
+        every = self._new(node, aten.reshape.default, (self.whole(logits), [-1, logits.meta["val"].shape[1]]))
+        chosen = self._new(node, aten.reshape.default, (self.whole(classes), [-1]))
         chosen = self._new(node, aten.masked_fill.Scalar, (chosen, self._new(node, aten.logical_not.default, (mask,)), ignored))
         return self._new(node, node.target, (every, chosen, weight, reduction, ignored, *more))
 

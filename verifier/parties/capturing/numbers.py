@@ -170,9 +170,9 @@ class Numbers:
 
     def _selected(self, node: torch.fx.Node, made: Node, make: Callable[..., Node]) -> Node:
         """Rewrites `x[i]` as indexing with a tensor."""
-        source, axis, index = node.args
-        rank = source.meta["val"].dim()  # type: ignore[union-attr]
-        places = [*[None] * (axis % rank), {"ref": self.cast(index.name, "int64", make, node)}]  # type: ignore[union-attr,operator]
+        given: Any = node.args
+        source, axis, index = given
+        places = [*[None] * (axis % source.meta["val"].dim()), {"ref": self.cast(index.name, "int64", make, node)}]
         return made.model_copy(update={"op": "aten.index.Tensor", "args": [made.args[0], places]})
 
     @staticmethod
@@ -265,7 +265,7 @@ def numbers_stay(model: torch.nn.Module) -> Iterator[None]:
             return
         _put_at(tensor, key if isinstance(key, tuple) else (key,), value)
 
-    torch.Tensor.__setitem__ = put  # type: ignore[method-assign]
+    torch.Tensor.__setitem__ = put  # type: ignore[method-assign,assignment]
     try:
         yield
     finally:
@@ -276,13 +276,14 @@ def numbers_stay(model: torch.nn.Module) -> Iterator[None]:
 
 def _put_at(tensor: torch.Tensor, key: tuple[Any, ...], value: Any) -> None:
     """Writes to a place without a view of it, whose start in memory would depend on data."""
-    numbers = (torch.Tensor, torch.SymInt)
+    numbers: Any = (torch.Tensor, torch.SymInt)
+    wrapped: Any = torch.scalar_tensor
     around = tensor[tuple(slice(None) if isinstance(part, numbers) else part for part in key)]
     given = sum(part is not None and part is not Ellipsis for part in key)
     places: list[torch.Tensor | None] = []
     for part in key:
         if isinstance(part, torch.SymInt):
-            places.append(torch.scalar_tensor(part, dtype=torch.int64, device=tensor.device))
+            places.append(wrapped(part, dtype=torch.int64, device=tensor.device))
         elif isinstance(part, torch.Tensor):
             places.append(part.long())
         elif part is Ellipsis:

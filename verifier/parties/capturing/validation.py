@@ -64,8 +64,10 @@ def symmetric(self: Any, value: torch.Tensor) -> torch.Tensor:
 
 
 def semidefinite(self: Any, value: torch.Tensor) -> torch.Tensor:
-    return symmetric(self, value) & torch.linalg.eigvalsh(value).ge(0).all(-1)
+    valid: torch.Tensor = symmetric(self, value) & torch.linalg.eigvalsh(value).ge(0).all(-1)
+    return valid
 
 
 def definite(self: Any, value: torch.Tensor) -> torch.Tensor:
-    return symmetric(self, value) & torch.linalg.cholesky_ex(value).info.eq(0)
+    valid: torch.Tensor = symmetric(self, value) & torch.linalg.cholesky_ex(value).info.eq(0)
+    return valid
