@@ -62,7 +62,7 @@ BODIES = {
     ),
     "a seed": ("h = torch.tanh(self.fc(x)) * 2\ntorch.manual_seed(5)\nreturn F.softmax(h + torch.rand(8, 12), -1)", "x", ""),
     "an exporter's error that forward catches": (
-        "h = torch.tanh(self.fc(x)) * 2\ntry:\n    h *= h[: int(h[0].argmax())].sum(0)\nexcept RuntimeError:\n    h -= 9\nreturn F.softmax(h + 1, -1)",
+        "h = torch.tanh(self.fc(x)) * 2\ntry:\n    h *= h[: int(h[0].argmax())].sum(0)\nexcept RuntimeError:\n    h -= 9\nreturn F.softmax(h, -1)",
         "x",
         "",
     ),
