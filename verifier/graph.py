@@ -17,6 +17,7 @@ from verifier.task import TensorSpec
 # end of the last group. `GROUPED` takes (rows in this order, weights (groups, columns, depth), group boundaries). It multiplies each row by the
 # weight of its group.
 ROUTED, GROUPED = "stitch.routed", "stitch.grouped_linear"
+ASSERTION = "aten._assert_async.msg"  # has no result; raises an error with its message if its condition is false
 
 
 class Ref(BaseModel):

@@ -23,7 +23,7 @@ from compiler.graph.steady import steady
 from compiler.graph.unshuffled import unshuffle
 from compiler.graph.values import new_node, plain, refs
 from verifier.draws import draws
-from verifier.graph import Graph, GraphInput, Node
+from verifier.graph import ASSERTION, Graph, GraphInput, Node
 from verifier.task import TensorSpec
 
 
@@ -98,7 +98,8 @@ class Network:
         kept = []
         drawn = False
         for node in reversed(nodes):
-            if node.name in wanted or drawn and _draws(node):  # removing this draw would change the numbers that later draws return
+            # removing a draw would change the numbers of the later ones
+            if node.name in wanted or node.op == ASSERTION or drawn and _draws(node):
                 kept.append(node)
                 drawn |= _draws(node)
                 wanted.update(refs([node.args, list(node.kwargs.values())]))

@@ -134,6 +134,8 @@ def index(builder: Builder, node: Node) -> str:
     axes = [axis for axis, one in enumerate(given) if one is not None]
     if not axes or axes != list(range(axes[0], axes[-1] + 1)):
         raise Refused("indices along axes that are no neighbours are left to PyTorch")
+    if any(builder.network.spec(given[axis]["ref"]).dtype in ("bool", "uint8") for axis in axes):  # may have several axes
+        raise Refused("a selection by a mask is left to PyTorch")
     rank = len(out) - (len(shape) - len(axes))
     lead = out[axes[0] : axes[0] + rank]
     places = [

@@ -21,7 +21,7 @@ from compiler.program.state import State
 from compiler.program.statements import Statements
 from compiler.program.task_text import EAGER, TaskText
 from compiler.targets.target import KernelShape, Names
-from verifier.graph import GraphInput, Node, Part
+from verifier.graph import ASSERTION, GraphInput, Node, Part
 
 DISCRETE = ("bool", "uint8", "int8", "int16", "int32", "int64")
 MODAL = {"_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training", "native_dropout", "dropout"}
@@ -385,6 +385,9 @@ class Forward:
                 self.refused[group.id] = self.joins.join(name)
                 continue
             text = expression(self.network, node, self.statements.read_by(node), self.statements.made_on(), self.helpers)
+            if node.op == ASSERTION:
+                self.statements.put(text)
+                continue
             variable = self.statements.fresh(name)
             own = [user for user in self.network.readers(name) if any(user in g.operators and self.shares.is_own(g) for g in self.groups)]
             if (layout := self.statements.wanted_layout(name)) is None and (own or self.network.recut(name)) and self._may_lie_otherwise(node):

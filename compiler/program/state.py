@@ -37,7 +37,7 @@ class State:
             else:
                 put(f"{counters[0]} += {step}")
         for target, source in self.graph.mutations.items():
-            if target not in self.written and (nodes is None or source in nodes):
+            if target not in self.written and (nodes is None or source in nodes or source in inputs):  # state may become an input
                 put(f"{self.statements.state[target]}.copy_({value(source)})")
         self.counters = {}
         for target, source in self.graph.mutated_inputs.items():

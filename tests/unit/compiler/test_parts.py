@@ -62,7 +62,7 @@ BODIES = {
     ),
     "a seed": ("h = torch.tanh(self.fc(x)) * 2\ntorch.manual_seed(5)\nreturn F.softmax(h + torch.rand(8, 12), -1)", "x", ""),
     "an exporter's error that forward catches": (
-        "h = torch.tanh(self.fc(x)) * 2\ntry:\n    h *= h[int(h[:, 0].argmax())]\nexcept RuntimeError:\n    h -= 9\nreturn F.softmax(h.exp(), -1)",
+        "h = torch.tanh(self.fc(x)) * 2\ntry:\n    h *= h[: int(h[0].argmax())].sum(0)\nexcept RuntimeError:\n    h -= 9\nreturn F.softmax(h, -1)",
         "x",
         "",
     ),
@@ -114,6 +114,19 @@ def test_what_can_be_captured_is_compiled(kind):
     assert whole or "Left in Python, because it cannot be captured:\n- line " in text
 
 
+PLACES = {
+    "read": "h = torch.tanh(self.fc(x)) * 2\ni = h[:, 0].argmax()\nreturn h[i] * h[:, h[0].argmin()].mean(), h[-1 - int(n)] + 1, h[..., int(n)]",
+    "written": "h = torch.tanh(self.fc(x)) * 2\ni = h[:, 0].argmax()\nh[i] = 3.0\nh[:, i] = x[:, 0]\nh[1:4, n] = x.mean()\nh[i, None, 2] = x[:1, 0]\n"
+    "h[i, 5] = x[0, 0]\nh[int(n)] = x[:1]\nreturn h.exp()",
+}
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_places_that_tensor_values_determine(kind):
+    plan, _ = checked(written(PLACES[kind], "x, n", ", torch.randint(1, 4, ())"))
+    assert plan.own and not plan.captured.parts and not plan.left
+
+
 def test_other_sizes_than_those_of_the_capture_are_computed_as_the_task_does():
     source = written("h = torch.tanh(self.fc(x)) * 2\nif h.sum() > 0:\n    h = h.exp() + 1\nreturn F.softmax(h, -1)", "x", "")
     _, text = checked(source)
@@ -141,6 +154,11 @@ def test_a_tensor_as_plain_attribute_is_state_of_the_program():
     body = "self.hidden = torch.tanh(self.fc(x) + self.hidden * 0.5)\nreturn self.hidden * 2"
     plan, _ = checked(written(body, "x", "", INIT + "        self.hidden = torch.zeros(8, 12)\n"))
     assert plan.captured.mutations == {"hidden": plan.captured.mutations["hidden"]} and not plan.captured.parts
+
+
+def test_state_becomes_an_input_of_a_part():
+    body = "if x.sum() > 1e6:\n    x = x + 1\nh = torch.tanh(self.fc(x)) * self.last + 1\nself.last.copy_(y)\nreturn F.softmax(h, -1)"
+    checked(written(body, "x, y", ", torch.randn(12)", INIT + "        self.register_buffer('last', torch.zeros(12))\n"))
 
 
 def test_a_cache_that_changes_nothing_is_no_state():

@@ -15,8 +15,10 @@ from torch._decomp import decompositions as torch_decompositions
 
 from verifier.draws import draws
 from verifier.parties.capturing.calling import FlatCall, called_as
+from verifier.parties.capturing.masked import unmasked
 from verifier.parties.capturing.numbers import numbers_stay
 from verifier.parties.capturing.unseen import Caught, catches, nothing_unseen
+from verifier.parties.capturing.validation import validated_on_device
 from verifier.parties.plain_state import source_of
 
 # Composite operators that carry more information than their decomposition. A compiler fuses each as a whole or leaves it to the library.
@@ -85,6 +87,7 @@ KEEP = frozenset(
         "logaddexp",
         "addmm",
         "baddbmm",
+        "all",
         "index_add",  # uses atomics; its decomposition first sorts the index, which is many times slower on a GPU
         "inverse",  # this and the following operators raise an error for a singular matrix, which a decomposition cannot express in the graph
         "linalg_inv",
@@ -161,10 +164,11 @@ def composed(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) 
     tensors = tuple(leaf.value for leaf in call.tensors)
 
     def once() -> torch.export.ExportedProgram:
-        with nothing_unseen(model), forgotten(model), recurrent_layers_by_shape(), called_as(model, call, call.signature()):
+        with nothing_unseen(model), validated_on_device(), forgotten(model), recurrent_layers_by_shape(), called_as(model, call, call.signature()):
             exported: torch.export.ExportedProgram = torch.export.export(model, tensors, strict=False)
             if any(str(node.target).startswith(RAISING) for node in exported.graph.nodes) and catches(model):
                 raise ValueError("the source catches errors, and an operator here raises them for some tensor values")
+            unmasked(exported)
             return exported
 
     with attributes_as_buffers(model, state):

@@ -17,12 +17,13 @@ from typing import Any
 
 import torch
 
-from verifier.graph import Node
+from verifier.graph import ASSERTION, Node
 from verifier.parties.plain_state import source_of
 from verifier.task import TensorSpec
 
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 READ = ("aten._local_scalar_dense.default", "aten.item.default")
+UNASSERTED = "one_hot: "  # start of the messages of assertions that the decomposition of an operator adds about its input
 _BINARY = {
     operator.add: "add.Tensor", operator.sub: "sub.Tensor", operator.mul: "mul.Tensor", operator.truediv: "div.Tensor",
     operator.mod: "remainder.Tensor", operator.pow: "pow.Tensor_Tensor", operator.lt: "lt.Tensor", operator.le: "le.Tensor",
@@ -57,6 +58,8 @@ class Numbers:
         """Handles a node, and returns whether it was a number or an assertion about one. Raises `ValueError` for an unsupported operator on
         numbers."""
         target = str(node.target)
+        if target == ASSERTION and not str(node.args[1]).startswith(UNASSERTED):
+            return False
         if target.startswith(("aten.sym_constrain_range", "aten._assert_async")) and not self._symbols(node):
             return True
         if target.startswith("aten.sym_constrain_range"):
@@ -126,7 +129,7 @@ class Numbers:
         if message.startswith("Runtime assertion failed for expression") or not isinstance(condition, torch.fx.Node):
             return
         value = self.cast(condition.name, "bool", make, node)
-        self.put(make(f"{node.name}", "aten._assert_async.msg", [{"ref": value}, message], None))
+        self.put(make(f"{node.name}", ASSERTION, [{"ref": value}, message], None))
 
     def rewritten(self, node: torch.fx.Node, made: Node, make: Callable[..., Node]) -> Node:
         """Rewrites a node that takes numbers as one that takes values on the device. Raises `ValueError` if its operator needs the numbers on the
@@ -141,6 +144,8 @@ class Numbers:
             if short == "scalar_tensor.default":
                 return made.model_copy(update={"op": "aten.alias.default", "args": [{"ref": value}], "kwargs": {}})
             return made.model_copy(update={"op": "aten.expand.default", "args": [{"ref": value}, list(spec.shape)], "kwargs": {}})
+        if short == "select.int" and spec is not None and symbols == {getattr(node.args[-1], "name", "")}:
+            return self._selected(node, made, make)
         if short.startswith("where.Scalar") and spec is not None:
             return made.model_copy(
                 update={"op": "aten.where.self", "args": [made.args[0], *(self._chosen(a, v, spec, make, node) for a, v in self._sides(node, made))]}
@@ -148,7 +153,7 @@ class Numbers:
         wanted = _SCALARS.get(short, short if short in _TAKES_TENSORS else "")
         tensor = node.args[0].meta.get("val") if node.args and isinstance(node.args[0], torch.fx.Node) else None
         if not wanted or spec is None or not symbols <= set(_direct(node)):
-            raise ValueError(f"{made.op} needs on the host a number that is read from a tensor")
+            raise ValueError(f"{short.partition('.')[0]} needs on the host a number that is read from a tensor")
         dtype = _name(tensor.dtype) if isinstance(tensor, torch.Tensor) else spec.dtype
 
         def put(argument: Any, value: Any) -> Any:
@@ -162,6 +167,13 @@ class Numbers:
         args = [put(argument, value) for argument, value in zip(node.args, made.args, strict=True)]
         kwargs = {key: put(argument, made.kwargs[key]) for key, argument in node.kwargs.items()}
         return made.model_copy(update={"op": f"aten.{wanted}", "args": args, "kwargs": kwargs})
+
+    def _selected(self, node: torch.fx.Node, made: Node, make: Callable[..., Node]) -> Node:
+        """Rewrites `x[i]` as indexing with a tensor."""
+        given: Any = node.args
+        source, axis, index = given
+        places = [*[None] * (axis % source.meta["val"].dim()), {"ref": self.cast(index.name, "int64", make, node)}]
+        return made.model_copy(update={"op": "aten.index.Tensor", "args": [made.args[0], places]})
 
     @staticmethod
     def _sides(node: torch.fx.Node, made: Node) -> list[tuple[Any, Any]]:
@@ -238,14 +250,63 @@ def _shim(kind: type, symbolic: Callable[[Any], Any]) -> type:
 
 @contextlib.contextmanager
 def numbers_stay(model: torch.nn.Module) -> Iterator[None]:
-    """Makes `float(x)` and `int(x)` of a tensor mean `x.item()` while the model's module is exported, so that later operators can use the result."""
+    """Makes `float(x)` and `int(x)` of a tensor mean `x.item()` while the model's module is exported, so that later operators can use the result, and
+    `x[i] = y` write to the place `x[i]`."""
     names = source_of(model)
     shims = {"float": _shim(builtins.float, torch.sym_float), "int": _shim(builtins.int, torch.sym_int)}
     placed = [name for name in shims if name not in names]
     for name in placed:
         names[name] = shims[name]
+    before: Any = torch.Tensor.__setitem__
+
+    def put(tensor: torch.Tensor, key: Any, value: Any) -> None:
+        if not _at_number(key):
+            before(tensor, key, value)
+            return
+        _put_at(tensor, key if isinstance(key, tuple) else (key,), value)
+
+    torch.Tensor.__setitem__ = put  # type: ignore[method-assign,assignment]
     try:
         yield
     finally:
+        del torch.Tensor.__setitem__  # uncovers the original in the base class
         for name in placed:
             del names[name]
+
+
+def _put_at(tensor: torch.Tensor, key: tuple[Any, ...], value: Any) -> None:
+    """Writes to a place without a view of it, whose start in memory would depend on data."""
+    numbers: Any = (torch.Tensor, torch.SymInt)
+    wrapped: Any = torch.scalar_tensor
+    around = tensor[tuple(slice(None) if isinstance(part, numbers) else part for part in key)]
+    given = sum(part is not None and part is not Ellipsis for part in key)
+    places: list[torch.Tensor | None] = []
+    for part in key:
+        if isinstance(part, torch.SymInt):
+            places.append(wrapped(part, dtype=torch.int64, device=tensor.device))
+        elif isinstance(part, torch.Tensor):
+            places.append(part.long())
+        elif part is Ellipsis:
+            places += [None] * (tensor.dim() - given)
+        elif isinstance(part, slice) or part is None:
+            places.append(None)
+    if isinstance(value, torch.Tensor):
+        rank = around.dim() - sum(place is not None for place in places)
+        while value.dim() > rank and value.shape[0] == 1:
+            value = value[0]
+        value = value.to(around.dtype)
+    else:
+        value = torch.full((), value, dtype=around.dtype, device=around.device)
+    torch.ops.aten.index_put_(around, places, value)
+
+
+def _at_number(key: Any) -> bool:
+    """Returns whether an index is a single place that a number on the device determines, such as `x[i]` or `x[:, i]` for a tensor `i` without
+    axes."""
+    parts = key if isinstance(key, tuple) else (key,)
+    tensors = [part for part in parts if isinstance(part, torch.Tensor)]
+    whole = all(one.dim() == 0 and not (one.is_floating_point() or one.is_complex() or one.dtype in (torch.bool, torch.uint8)) for one in tensors)
+    plain = all(
+        isinstance(part, (int, slice, type(Ellipsis), type(None), torch.SymInt, torch.Tensor)) and not isinstance(part, bool) for part in parts
+    )
+    return whole and plain and any(isinstance(part, (torch.Tensor, torch.SymInt)) for part in parts)

@@ -20,6 +20,7 @@ _CAUSES = (
         r"pack_padded|PackedSequence|zeros\(\): argument 'size' failed to unpack",
         "sequences are packed by lengths that are tensor values",
     ),
+    (r"PendingUnbackedSymbol", "a number read from a tensor says where a view of a tensor begins that forward changes"),
     (
         r"GuardOnDataDependent|DataDependentOutput|data-dependent|size of a tensor depends on data",
         "a branch, an index or a size depends on tensor values",
