@@ -46,6 +46,16 @@ def test_a_quantised_tensor_stays_quantised():
     assert any("quantised tensors are left to PyTorch" in why for why in found.graph.left)
 
 
+@pytest.mark.parametrize(
+    ("before", "question"),
+    [("", "torch.compiler.is_exporting()"), ("from torch.compiler import is_compiling as busy\n\n\n", "busy()")],
+    ids=["attribute", "imported"],
+)
+def test_an_export_takes_the_branches_of_a_call(before, question):
+    found = checked(f"h = torch.relu(self.fc(x))\nif not {question}:\n    h = h * 2 + 1\nreturn h.softmax(-1),", before)
+    assert found.graph is not None and not found.graph.left
+
+
 @pytest.mark.slow
 def test_what_is_compiled_in_the_source_still_compiles_after_a_capture():
     before = "@torch.compile(fullgraph=True)\ndef fused(x, y):\n    return torch.relu(x) * y.sigmoid()\n\n\n"
@@ -112,6 +122,7 @@ def test_other_memory_for_a_tensor_stays_in_python():
     [
         ("RuntimeError: We found a fake tensor in the exported program constant's list.", "it keeps a tensor of the export"),
         ("ValueError: it becomes a call of `_jvp_increment_nesting`, which is no operator on tensors", "a transform of torch.func"),
+        ("TypeError: unsupported format string passed to FakeTensor.__format__", "it writes the value of a tensor into a text"),
         ("AssertionError: expected compiled_fn to be GraphModule, got <class 'function'>", "it leaves nothing to compute"),
         ("RecursionError: maximum recursion depth exceeded", "its functions call each other too deeply"),
         ("RuntimeError: torch.functional is fine", "PyTorch's exporter cannot follow it"),

@@ -26,6 +26,13 @@ from verifier.parties.plain_state import source_of
 
 SEEDS = ((torch, "manual_seed"), (torch, "seed"), (torch.random, "manual_seed"), (torch.cuda, "manual_seed"), (torch.cuda, "manual_seed_all"))
 DEFAULTS = ((torch, "set_default_dtype"), (torch, "set_default_tensor_type"), (torch, "set_default_device"))
+QUESTIONS = (
+    (torch.compiler, "is_compiling"),
+    (torch.compiler, "is_dynamo_compiling"),
+    (torch.compiler, "is_exporting"),
+    (torch._utils, "is_compiling"),
+    (torch.jit, "is_tracing"),
+)
 EXPORTERS = ("torch.fx.", "torch._subclasses.", "torch._dynamo.", "torch._export.")  # modules that define errors that a call of a model cannot raise
 CLOCKS = ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "process_time_ns", "thread_time",
           "thread_time_ns", "localtime", "gmtime", "ctime")  # fmt: skip
@@ -42,7 +49,27 @@ class Caught(ValueError):
 @contextlib.contextmanager
 def nothing_unseen(model: torch.nn.Module) -> Iterator[None]:
     """Raises `ValueError` (or `Caught`, after the export) if the computation in an export of `model` may differ from a real call."""
-    with unseeded(), unasked(model), data_traced(model), none_caught(model):
+    with unseeded(), unasked(model), as_called(model), data_traced(model), none_caught(model):
+        yield
+
+
+@contextlib.contextmanager
+def as_called(model: torch.nn.Module) -> Iterator[None]:
+    """Lets the source of `model` take the branches of a plain call: for its questions whether it is being compiled, exported or traced, the answer is
+    no. Libraries get the exporter's answer."""
+    files = {frame_file(model), PART_FILE}
+
+    def answering(function: Any) -> Any:
+        def answer() -> Any:
+            return False if sys._getframe(1).f_code.co_filename in files else function()
+
+        return answer
+
+    asked = [(home, name) for home, name in QUESTIONS if hasattr(home, name)]
+    instead = {id(getattr(home, name)): answering(getattr(home, name)) for home, name in asked}
+    swaps = [(vars(home), name, instead[id(getattr(home, name))]) for home, name in asked]
+    table = source_of(model)
+    with replaced(swaps + [(table, key, instead[id(held)]) for key, held in table.items() if id(held) in instead]):
         yield
 
 
