@@ -10,7 +10,7 @@ PARTS = (
     "    def forward(self, x):\n        return x * x.sigmoid()\n\n\n"
 )
 TABLES = (
-    "class Kinds(type):\n    known = {}\n\n    def __init__(cls, name, *args):\n        super().__init__(name, *args)\n        Kinds.known[name] = cls\n\n"
+    "class Kinds(type):\n    known = {}\n\n    def __init__(cls, name, *args):\n        Kinds.known[name] = cls\n\n"
     "    @classmethod\n    def add(cls, layer):\n        cls.known['added'] = layer\n        return layer\n\n\n"
     "class Layer(nn.Module, metaclass=Kinds):\n    pass\n\n\n"
     "class Swish(Layer):\n    def forward(self, x):\n        return x * x.sigmoid()\n\n\n"
