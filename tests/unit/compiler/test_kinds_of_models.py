@@ -133,6 +133,27 @@ def test_errors_of_the_exporter_become_causes(error, why):
     assert reason(getattr(builtins, kind)(text)).startswith(why)
 
 
+TIMED = (
+    "import functools\nimport time\n\n\ndef timed(f):\n    @functools.wraps(f)\n    def run(self, x):\n        start = time.perf_counter()\n"
+    "        out = f(self, x)\n        took = (time.perf_counter() - start) * 1e3\n        self.__dict__['took'] = round(took, 2)\n"
+    "        print(f'{{took:.2f}} ms')\n        return {}\n\n    return run\n\n\n"
+)
+
+
+@pytest.mark.parametrize(("result", "whole"), [("out", True), ("out + took", False), ("out if took < 1e9 else -out", False), ("(*out, took)", False)])
+def test_forward_may_measure_its_time_but_not_use_it(result, whole):
+    source = (
+        HEAD
+        + TIMED.format(result)
+        + MODEL.format(body="        return torch.relu(self.fc(x)) * 2 + 1").replace("    def fo", "    @timed\n    def fo")
+    )
+    torch.manual_seed(0)
+    model = load(source, "task")["Model"]()
+    found = capture(model, [torch.randn(6, 8)], source, "train")
+    assert (found.graph is not None and not found.graph.left) == whole
+    assert whole or "forward reads the clock" in found.reason
+
+
 @pytest.mark.parametrize("name", ["code", "graph", "meta"])
 def test_names_that_a_graph_module_has_itself(name):
     """PyTorch's exporter builds a graph module with the model's attributes, and finds its own under these names."""

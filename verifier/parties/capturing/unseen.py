@@ -34,8 +34,9 @@ QUESTIONS = (
     (torch.jit, "is_tracing"),
 )
 EXPORTERS = ("torch.fx.", "torch._subclasses.", "torch._dynamo.", "torch._export.")  # modules that define errors that a call of a model cannot raise
-CLOCKS = ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "process_time_ns", "thread_time",
-          "thread_time_ns", "localtime", "gmtime", "ctime")  # fmt: skip
+READINGS = ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "process_time_ns", "thread_time",
+            "thread_time_ns")  # fmt: skip
+CLOCKS = (*READINGS, "localtime", "gmtime", "ctime")
 RANDOM = "forward draws random numbers with Python or numpy, which a graph would freeze at the capture (torch.rand can be captured)"
 DEFAULT = "forward changes the default type or device of new tensors, which a graph cannot express (give dtype= and device= instead)"
 CLOCK = "forward reads the clock, which a graph would freeze at the capture"
@@ -114,17 +115,48 @@ def unseeded() -> Iterator[None]:
         yield
 
 
+class ClockReading:
+    """A number that the source read from the clock. It can be subtracted, printed and kept, as a measurement of time is; any other use is refused and
+    added to `asked`, because a result may depend on it."""
+
+    __slots__ = ("asked", "line")
+
+    def __init__(self, asked: list[str], line: int):
+        self.asked, self.line = asked, line
+
+    def _refuse(self, *_: Any) -> Any:
+        self.asked.append(f"line {self.line}: {CLOCK}")
+        raise ValueError(CLOCK)
+
+    def _moved(self, other: Any = 0, *_: Any) -> Any:
+        return self if type(other) in (int, float, ClockReading, type(None)) else self._refuse()
+
+    def __format__(self, form: str) -> str:
+        return "(a time)"
+
+    def __repr__(self) -> str:
+        return "(a time)"
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __floordiv__ = __mod__ = _moved
+    __neg__ = __abs__ = __round__ = _moved
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = __hash__ = __bool__ = __int__ = __float__ = __index__ = _refuse
+
+
 @contextlib.contextmanager
 def unasked(model: torch.nn.Module) -> Iterator[None]:
     """Raises an error if the source of `model` requests random numbers of Python or numpy, the time or the system's entropy, because the graph would
-    keep the values that the export received. Requests by libraries are allowed, unless they draw from Python's or numpy's global generator."""
+    keep the values that the export received. Times are refused where a result may depend on them. Requests by libraries are allowed, unless they draw
+    from Python's or numpy's global generator."""
     files, asked = {frame_file(model), PART_FILE}, list[str]()
+    readings = [getattr(time, name) for name in READINGS]
 
     def refusing(function: Any, why: str) -> Any:
         def refuse(*args: Any, **kwargs: Any) -> Any:
             frame = sys._getframe(1)
             if frame.f_code.co_filename not in files:
                 return function(*args, **kwargs)
+            if function in readings and frame.f_code.co_filename != PART_FILE:
+                return ClockReading(asked, frame.f_lineno)
             asked.append(f"line {frame.f_lineno}: {why}")
             raise ValueError(why)
 
@@ -139,8 +171,13 @@ def unasked(model: torch.nn.Module) -> Iterator[None]:
     for table in (source_of(model), *(vars(module) for module in model.modules())):
         swaps += [(table, key, instead[id(held)]) for key, held in table.items() if id(held) in instead]
     drawn = states()
-    with replaced(swaps):
-        yield
+    try:
+        with replaced(swaps):
+            yield
+    except Exception as error:
+        if ClockReading.__name__ in str(error):  # an operator or the result of forward cannot take one
+            raise ValueError(CLOCK).with_traceback(error.__traceback__) from None
+        raise
     if asked:
         raise ValueError(asked[0])
     if drawn != states():
