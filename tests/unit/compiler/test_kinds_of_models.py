@@ -166,3 +166,40 @@ def test_names_that_a_graph_module_has_itself(name):
     program = load(print_program(make_plan(found, source, DeviceFigures.cpu(2)), source, Options()), "program")["ModelNew"]()
     program.load_state_dict(model.state_dict())
     torch.testing.assert_close(program(x)[0], model(x)[0])
+
+
+def test_another_name_for_self_is_none_in_parts():
+    before = "class Half(nn.Module):\n    k = 1.0\n\n    def forward(me, x):\n        me.k *= 0.5\n        return x * me.k\n\n\n"
+    body = (
+        "h = torch.tanh(self.fc(x)) * 2\nif h.sum() > 0:\n    h = self.g(h) + 1\nf = lambda t: self.fc(t).relu() + 1\nreturn torch.softmax(f(h), -1),"
+    )
+    source = HEAD + before + MODEL.format(body="\n".join(f"        {line}" for line in body.splitlines()))
+    source = source.replace("nn.Linear(8, 8)\n", "nn.Linear(8, 8)\n        self.g = Half()\n").replace("self", "this")
+    torch.manual_seed(0)
+    model, x = load(source, "task")["Model"](), torch.randn(6, 8)
+    found = capture(model, [x], source, "train")
+    assert len(found.graph.parts) > 1 and any("it uses g.k, which forward changes" in why for why in found.graph.left), found.graph.left
+    program = load(print_program(make_plan(found, source, DeviceFigures.cpu(2)), source, Options()), "program")["ModelNew"]()
+    program.load_state_dict(model.state_dict())
+    for _ in range(2):
+        torch.testing.assert_close(program(x)[0], model(x)[0])
+
+
+def test_arguments_that_share_memory_are_changed_together():
+    """The exporter cannot express it, and the parts see each other's changes."""
+    body = "y.add_(1)\nh = torch.tanh(self.fc(x)) * 2\nz[1].mul_(2)\nreturn (h + x).softmax(-1), z[0] * 3 + 1"
+    source = HEAD + MODEL.format(body="\n".join(f"        {line}" for line in body.splitlines())).replace("(self, x)", "(self, x, y, z)")
+    torch.manual_seed(0)
+    model = load(source, "task")["Model"]()
+
+    def inputs():
+        x, z = torch.ones(6, 8), torch.ones(9, 8)
+        return [x, x, [z[:6], z[3:]]]
+
+    found = capture(model, inputs(), source, "train")
+    assert any("in place a tensor that also has another name" in why for why in found.graph.left), found.graph.left
+    program = load(print_program(make_plan(found, source, DeviceFigures.cpu(2)), source, Options()), "program")["ModelNew"]()
+    program.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        for got, expected in zip(program(*inputs()), model(*inputs()), strict=True):
+            torch.testing.assert_close(got, expected)
