@@ -203,3 +203,38 @@ def test_arguments_that_share_memory_are_changed_together():
     with torch.no_grad():
         for got, expected in zip(program(*inputs()), model(*inputs()), strict=True):
             torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize(("step", "whole"), [(1, True), (2, False)])
+def test_memory_between_the_elements_of_an_argument_stays_with_pytorch(step, whole):
+    body = "h = torch.tanh(self.fc(x)) * 2\nw = x.as_strided((5, 2, 8), (x.stride(0), x.stride(0), x.stride(1)))\nreturn h.softmax(-1), w.sum(1) + 1"
+    source = HEAD + MODEL.format(body="\n".join(f"        {line}" for line in body.splitlines()))
+    torch.manual_seed(0)
+    model, x = load(source, "task")["Model"](), torch.randn(6, 8 * step)[:, ::step]
+    found = capture(model, [x], source, "train")
+    assert found.graph.left == ([] if whole else ["line 13: as_strided reads an argument whose elements do not lie side by side in memory"])
+    program = load(print_program(make_plan(found, source, DeviceFigures.cpu(2)), source, Options()), "program")["ModelNew"]()
+    program.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        for got, expected in zip(program(x), model(x), strict=True):
+            torch.testing.assert_close(got, expected)
+
+
+def test_parts_name_the_class_in_super():
+    before = "class Base(nn.Module):\n    def twice(self, x):\n        return x * 2\n\n\n"
+    body = "h = torch.tanh(self.fc(x)) + 1\nif h.sum() > 1e6:\n    h = h * 0\n"
+    source = (
+        HEAD
+        + before
+        + MODEL.format(
+            body="\n".join(f"        {line}" for line in (body + "return [super(Model, self).twice(t) for t in (h, x)]").splitlines())
+        ).replace("Model(nn.Module)", "Model(Base)")
+    )
+    torch.manual_seed(0)
+    model, x = load(source, "task")["Model"](), torch.randn(6, 8)
+    found = capture(model, [x], source, "train")
+    assert found.graph is not None and found.graph.parts
+    program = load(print_program(make_plan(found, source, DeviceFigures.cpu(2)), source, Options()), "program")["ModelNew"]()
+    program.load_state_dict(model.state_dict())
+    for got, expected in zip(program(x), model(x), strict=True):
+        torch.testing.assert_close(got, expected)

@@ -78,8 +78,10 @@ def stored(trees: list[ast.stmt]) -> set[str]:
 
 
 def unsuper(tree: ast.AST, owner: str) -> None:
-    """Adds the explicit arguments that `super()` needs outside a class."""
+    """Adds the explicit arguments that `super()` needs outside a class, and names the class instead of `__class__`."""
     for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id == "__class__":
+            node.id = owner
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
             node.args = [ast.Name(owner, ast.Load()), ast.Name("self", ast.Load())]
 

@@ -109,12 +109,13 @@ def given_again(args: tuple[Any, ...], kwargs: dict[str, Any], changed: Callable
 
 
 def derived(tensors: list[torch.Tensor], changed: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
-    """Applies `changed` to tensors. Those that share memory also do so afterwards, because an operation in place changes all of them."""
+    """Applies `changed` to tensors. Those that share memory also do so afterwards, because an operation in place changes all of them, and those with
+    gaps in memory keep them."""
     places = [tensor.untyped_storage()._cdata if tensor.layout is torch.strided else None for tensor in tensors]
     memory: dict[int, torch.Tensor] = {}
     found = []
     for tensor, place in zip(tensors, places, strict=True):
-        if place is None or places.count(place) == 1:
+        if place is None or places.count(place) == 1 and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size():
             found.append(changed(tensor))
             continue
         if place not in memory:
