@@ -141,9 +141,8 @@ def _job(arguments: argparse.Namespace) -> dict[str, Any]:
         return {"kind": "calibrate", "seconds": arguments.seconds}
     common = {"task_source": _text(arguments.task), "precision": arguments.precision, "mode": arguments.mode}
     if arguments.command == "check":
-        program = _text(arguments.program)
         more = {"tier": arguments.tier, "backward": arguments.backward, "seed": arguments.seed}
-        return {"kind": "verify", **common, "program_source": program, **more}
+        return {"kind": "verify", **common, "program_source": _text(arguments.program), **more}
     if arguments.command == "profile":
         program = _text(arguments.program) if arguments.program else None
         counters = {"counters": arguments.counters, "sections": arguments.sections}

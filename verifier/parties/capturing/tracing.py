@@ -121,7 +121,7 @@ def derived(tensors: list[torch.Tensor], changed: Callable[[torch.Tensor], torch
         if place not in memory:
             memory[place] = changed(tensor.detach().new_empty(0).set_(tensor.untyped_storage()))
         storage = memory[place].untyped_storage()
-        found.append(tensor.detach().new_empty(0).set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride()))  # type: ignore[call-overload]
+        found.append(tensor.detach().new_empty(0).set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride()))
     return found
 
 
