@@ -47,6 +47,11 @@ FORMS = {
         "    def __call__(self, x):\n        return super().__call__(x * 3) * 2\n\n"
         "    def forward(self, x):\n        return torch.tanh(x) * 2\n"
     ),
+    "a call of its own and a setting that cannot be copied": (
+        "class Settings(dict):\n    __getattr__ = dict.__getitem__\n\n" + CLASS + "        self.cfg = Settings(gain=2.0)\n\n"
+        "    def __call__(self, x):\n        return super().__call__(x * self.cfg.gain)\n\n"
+        "    def forward(self, x):\n        return torch.tanh(x) * 2\n"
+    ),
     "an inherited forward": (
         "class Base(nn.Module):\n    def forward(self, x):\n        return self.post(torch.tanh(x))\n\n    def post(self, x):\n        return x\n\n"
         "class Model(Base):\n    def post(self, x):\n        return x * 2 + 1\n"

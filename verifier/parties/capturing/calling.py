@@ -206,7 +206,10 @@ def forward_arguments(model: torch.nn.Module, inputs: list[Any]) -> tuple[tuple[
         seen.append((args, kwargs))
         raise Seen
 
-    twin = copy.deepcopy(model)
+    try:
+        twin = copy.deepcopy(model)
+    except Exception:  # an attribute that cannot be copied, such as a dict whose `__getattr__` raises KeyError
+        twin = copy.copy(model)
     twin.forward = spy
     with contextlib.suppress(Seen):
         twin(*inputs)
