@@ -4,6 +4,7 @@ database."""
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import sys
@@ -109,9 +110,6 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         print(f"{error.filename}: {error.strerror}", file=sys.stderr)
         return EXIT_HOST
-    except UnicodeDecodeError:
-        print("a source is not UTF-8 text", file=sys.stderr)
-        return EXIT_HOST
     data_dir = arguments.data_dir or _data_folder()
     from verifier.startup.starting import start_job
 
@@ -129,21 +127,28 @@ def main(argv: list[str] | None = None) -> int:
         return EXIT_VERDICT
 
 
+def _text(path: Path) -> str:
+    """Reads a source. Raises `OSError` with the file's name if it cannot be read or is not UTF-8 text."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise OSError(errno.EILSEQ, f"not UTF-8 text (byte {error.start + 1}); save it as UTF-8", str(path)) from None
+
+
 def _job(arguments: argparse.Namespace) -> dict[str, Any]:
     """Returns the job in the format of `verifier.jobs`."""
     if arguments.command == "calibrate":
         return {"kind": "calibrate", "seconds": arguments.seconds}
-    common = {"task_source": arguments.task.read_text(encoding="utf-8-sig"), "precision": arguments.precision, "mode": arguments.mode}
+    common = {"task_source": _text(arguments.task), "precision": arguments.precision, "mode": arguments.mode}
     if arguments.command == "check":
-        program = arguments.program.read_text(encoding="utf-8-sig")
         more = {"tier": arguments.tier, "backward": arguments.backward, "seed": arguments.seed}
-        return {"kind": "verify", **common, "program_source": program, **more}
+        return {"kind": "verify", **common, "program_source": _text(arguments.program), **more}
     if arguments.command == "profile":
-        program = arguments.program.read_text(encoding="utf-8-sig") if arguments.program else None
+        program = _text(arguments.program) if arguments.program else None
         counters = {"counters": arguments.counters, "sections": arguments.sections}
         return {"kind": "profile", **common, "program_source": program, "iterations": arguments.iterations, **counters}
     if arguments.command == "sanitize":
-        program = arguments.program.read_text(encoding="utf-8-sig") if arguments.program else None
+        program = _text(arguments.program) if arguments.program else None
         return {"kind": "sanitize", **common, "program_source": program, "tools": arguments.tools, "calls": arguments.calls}
     return {"kind": arguments.command, **common}
 

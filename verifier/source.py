@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import ast
+import re
+import sys
 
 from pydantic import BaseModel, ConfigDict
 
 from verifier.hashes import sha256 as sha256
 
 MAX_SOURCE_BYTES = 512 * 1024
+
+
+# what Python says and the line about which it says it; the first version that has what is there; its name; the remedy
+_NEWER = (
+    (r".*\n\s*(async\s+)?(class|def)\s+\w+\s*\[", (3, 12), "a type parameter (`class M[T]`, `def f[T]`)", "use typing.TypeVar and typing.Generic"),
+    (r".*\n\s*type\s+\w+\s*(\[.*\])?\s*=[^=]", (3, 12), "the statement `type X = ...`", "assign the type: `X = ...`"),
+    (r"f-string.* backslash", (3, 12), "an f-string with a backslash within its braces", "assign the value before, and name it there"),
+    (r"f-string.*\n.*f([\"']).*\{[^{}]*\1[^{}]*\1[^{}]*\}", (3, 12), "an f-string with its own quotes within its braces", "use other quotes there"),
+)
 
 
 class Problem(BaseModel):
@@ -30,6 +41,19 @@ class SourceError(ValueError):
         self.problems = problems
 
 
+def syntax(error: SyntaxError, source: str) -> tuple[str, str]:
+    """Returns what is wrong at the place of a syntax error, and the remedy."""
+    lines = source.removeprefix("\ufeff").splitlines()
+    line = lines[error.lineno - 1] if error.lineno and error.lineno <= len(lines) else ""
+    for pattern, since, what, hint in _NEWER:
+        if sys.version_info < since and re.match(pattern, f"{error.msg}\n{line}"):
+            here, needed = (".".join(map(str, version)) for version in (sys.version_info[:2], since))
+            return f"{what} needs Python {needed}, and this verifier runs Python {here}", hint
+    if line.lstrip().startswith("```"):
+        return "the source is in a Markdown fence", "submit only what stands between the lines with ```"
+    return error.msg, "the source must be valid Python"
+
+
 def parse(source: str) -> ast.Module:
     """Returns the syntax tree. Raises `SourceError` with the line on which parsing failed."""
     if len(source.encode()) > MAX_SOURCE_BYTES:
@@ -40,9 +64,8 @@ def parse(source: str) -> ast.Module:
     try:
         return ast.parse(source.removeprefix("\ufeff"))  # the BOM that editors on Windows put at the beginning of a file
     except SyntaxError as error:
-        raise SourceError(
-            [Problem(line=error.lineno, column=error.offset, message=f"syntax error: {error.msg}", hint="the source must be valid Python")]
-        ) from None
+        message, hint = syntax(error, source)
+        raise SourceError([Problem(line=error.lineno, column=error.offset, message=f"syntax error: {message}", hint=hint)]) from None
     except (RecursionError, MemoryError):
         raise SourceError([Problem(message="the source is nested too deeply to parse", hint="simplify the expression")]) from None
 
@@ -87,7 +110,9 @@ def import_problems(tree: ast.Module, allowed: frozenset[str]) -> list[Problem]:
                         line=node.lineno,
                         column=node.col_offset + 1,
                         message=f"import of {root!r} is not allowed" if root != "." else "relative imports are not allowed",
-                        hint="use torch and the standard library, or ask the operator to name the module in STITCH_TASK_IMPORTS",
+                        hint="use torch and the standard library, or ask the operator to name the module in STITCH_TASK_IMPORTS"
+                        if root != "."
+                        else "copy what it imports into this source",
                     )
                 )
     return problems

@@ -72,6 +72,8 @@ def _model_problems(tree: ast.Module, model: ast.stmt | None) -> Iterator[Proble
         return
     if (line := _assigned_forward(tree, model)) is not None:
         yield Problem(line=line, message="`forward` of `Model` is assigned, so the class does not show what it computes", hint=hint)
+    elif (line := next((item.lineno for item in model.body if isinstance(item, ast.AsyncFunctionDef) and item.name == "forward"), None)) is not None:
+        yield Problem(line=line, message="`forward` of `Model` is a coroutine (`async def`)", hint="write `def forward(self, ...)`")
     elif (inner := _within(model, "forward", ast.FunctionDef)) is not None:
         yield Problem(line=inner.lineno, message="`forward` of `Model` is defined within another statement", hint=hint)
     else:

@@ -10,10 +10,12 @@ from typing import Any
 
 from compiler.kernel.builder import identifier
 from compiler.kernel.naming import free, parameters
+from compiler.program.source_text import NEW_NAME
 from compiler.program.task_text import EAGER, TaskText
 from verifier.graph import Graph, GraphInput, Part
 
 FLAT = "compute_flat"
+OWN_SUPER = re.compile(r"\bsuper\(Model\b")
 MARK = re.compile(r'^( *)__part__\("?\'?(\w+)"?\'?\)$', re.M)
 
 
@@ -103,7 +105,7 @@ def forward_of_parts(graph: Graph, methods: Mapping[str, str]) -> str:
         otherwise = f"{indent}else:  # not as it was captured\n{textwrap.indent(original, '    ')}"
         return f"{indent}if {' and '.join(tests)}:\n{indent}    {call}\n{otherwise}"
 
-    return MARK.sub(computed, text) + "\n"
+    return OWN_SUPER.sub(f"super({NEW_NAME}", MARK.sub(computed, text)) + "\n"
 
 
 def _tests(part: Part, graph: Graph) -> list[str]:

@@ -61,7 +61,7 @@ class Reach:
             return self._call_changes(item.value, used)
         if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             makers = [*item.decorator_list, *self._subclassed(item)]
-            return any(self._data(name) & used for name in self._through(makers)) or bool(self._told_of(item) & used)
+            return any(self._holder(name) & used for name in self._through(makers)) or bool(self._told_of(item) & used)
         return False
 
     def names_model(self, tree: ast.AST) -> bool:
@@ -104,6 +104,10 @@ class Reach:
         definitions = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
         return {name} if any(not isinstance(item, definitions) for item in self.makers.get(name, [])) else set()
 
+    def _holder(self, name: str) -> set[str]:
+        """Returns the name if it refers to a mutable value or to a class of this module, whose attributes may hold a table."""
+        return {name} if any(isinstance(item, ast.ClassDef) for item in self.makers.get(name, [])) else self._data(name)
+
     def _library(self, name: str) -> bool:
         for item in self.makers.get(name, []):
             if isinstance(item, ast.Import) and any(
@@ -123,8 +127,8 @@ class Reach:
         if root == "print":
             return False
         direct = {name for name in free_names(value) if self._own(name)}
-        if direct & {*used, self.model.name} and root is not None and (self._data(root) or root == self.model.name):
-            return True  # REGISTRY.append(...), CONFIG.update(...)
+        if direct & {*used, self.model.name} and root is not None and (self._holder(root) or root in (self.model.name, "setattr", "delattr")):
+            return True  # REGISTRY.append(...), CONFIG.update(...), Registry.add(...), setattr(Block, ...)
         return any(self._data(name) & used for name in self._through([value]))
 
     def _subclassed(self, item: ast.stmt) -> list[ast.AST]:
@@ -138,9 +142,15 @@ class Reach:
         return found
 
     def _told_of(self, item: ast.stmt) -> set[str]:
-        """Returns the bases of a class that can keep a record of their subclasses: those with `__init_subclass__` or a metaclass of this module."""
-        bases = self._bases(item) if isinstance(item, ast.ClassDef) else []
-        return {base.name for base in bases if _on_subclass(base) or any(self._own(_root(word.value) or "") for word in base.keywords)}
+        """Returns what can keep a record of a class: its bases with `__init_subclass__` or a metaclass of this module, and these metaclasses."""
+        if not isinstance(item, ast.ClassDef):
+            return set()
+        bases = self._bases(item)
+        told = {base.name for base in bases if _on_subclass(base) or self._metaclasses(base)}
+        return told.union(*map(self._metaclasses, [item, *bases]))
+
+    def _metaclasses(self, item: ast.ClassDef) -> set[str]:
+        return {name for word in item.keywords if word.arg == "metaclass" for name in self._own(_root(word.value) or "")}
 
     def _bases(self, item: ast.ClassDef) -> list[ast.ClassDef]:
         """Returns the classes of this module that a class inherits from, directly or through others."""

@@ -82,8 +82,10 @@ class TaskText:
         forward = self.forward
         returns = f" -> {ast.unparse(forward.returns)}" if forward.returns else ""
         parameters = copy.deepcopy(forward.args)
-        for parameter, name in zip([*parameters.posonlyargs, *parameters.args][1:], names, strict=True):
-            parameter.arg = name
+        if not parameters.posonlyargs and not parameters.args:  # self is the first of `*args`
+            parameters.args.append(ast.arg("self"))
+        for parameter, name in zip([*parameters.posonlyargs, *parameters.args], ["self", *names], strict=True):
+            parameter.arg = name  # "self" may have another name in the source
         return f"({ast.unparse(parameters)}){returns}"
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import statistics
 import time
 from dataclasses import dataclass
@@ -93,7 +94,9 @@ def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admissi
     session.rollback()
     mutated = list(session.mutated)
     if not one.outputs.tensors:
-        problem = Problem(message="forward returns no tensor", hint="return a tensor, or a tuple, list or dict of tensors")
+        problem = Problem(
+            line=forward_line(session.source), message="forward returns no tensor", hint="return a tensor, or a tuple, list or dict of tensors"
+        )
         return result.model_copy(update={"problems": [problem]})
     outputs = [kept(tensor) for tensor in one.outputs.tensors]
     two = session.eager(inputs, 2)
@@ -221,14 +224,26 @@ def forward_line(source: str) -> int | None:
     return None
 
 
-def class_line(source: str) -> int | None:
-    """Returns the line number on which `class Model` begins."""
+def begin_line(failure: PartyFailure, source: str) -> int | None:
+    """Returns the line at which what failed begins, for a failure that has no line of its own: a function that cannot be called as it is, or a value
+    that cannot be passed on."""
     import ast
 
-    found = top_level(parse(source)).get("Model")
-    return found.lineno if isinstance(found, ast.ClassDef) else None
+    names = top_level(parse(source))
+    model = names.get("Model")
+    if not isinstance(model, ast.ClassDef):
+        return None
+    functions = [item for item in model.body if isinstance(item, ast.FunctionDef)]
+    said = re.match(r"(get_inputs|get_init_inputs)\b", failure.message)
+    function = names.get(said[1] if said else "get_inputs" if failure.request == "inputs" else "")
+    if function is not None:
+        return function.lineno
+    method = re.match(r"Model\.(\w+)\(\)", failure.message)
+    named = method[1] if method else "forward" if failure.request in _CALLS else ""
+    return next((item.lineno for item in reversed(functions) if item.name == named), model.lineno)
 
 
+_CALLS = ("run", "call", "oracle")
 _STEPS = {
     "inputs": "get_inputs",
     "run": "forward",
@@ -251,7 +266,7 @@ def task_problem(failure: PartyFailure, source: str) -> Problem:
         if said != failure.message:
             return Problem(line=failure.line, message=f"{step} needs a GPU: choose cuda:0", hint="such a task runs only on a verifier with a GPU")
         where = f"{step}: " if failure.error_class == "LayoutError" else f"{failure.error_class} in {step}: "
-        line = failure.line or (class_line(source) if failure.error_class == "LayoutError" else None)
+        line = failure.line or (begin_line(failure, source) if failure.error_class in ("LayoutError", "TypeError") else None)
         return Problem(line=line, message=where + said[:600], hint=_raised_hint(failure))
     line = failure.line if failure.line is not None else (forward_line(source) if failure.request in ("run", "call") else None)
     return Problem(line=line, message=f"{step}: {failure.message}", hint=_HINTS.get(failure.kind, ""))
@@ -259,6 +274,16 @@ def task_problem(failure: PartyFailure, source: str) -> Problem:
 
 def _raised_hint(failure: PartyFailure) -> str:
     text = failure.message
+    if failure.error_class == "SystemExit":
+        return _HINTS["crashed"]
+    if "before Module.__init__() call" in text:
+        return "call super().__init__() first in the constructor"
+    if failure.error_class == "TypeError" and failure.line is None and re.search(r"positional argument|keyword argument|keyword-only", text):
+        if called := re.match(r"(get_inputs|get_init_inputs)\(\)", text):
+            return f"{called[1]} is called without arguments"
+        if re.match(r"Model\.(forward|__init__)\(\)", text):
+            where = "get_inputs" if ".forward()" in text else "get_init_inputs"
+            return f"{where} returns a list with one value for each argument"
     if "can't allocate memory" in text or "out of memory" in text or failure.error_class == "MemoryError":
         return "use smaller tensors"
     if "Read-only file system" in text or "write to the file system" in text:

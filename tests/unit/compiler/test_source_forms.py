@@ -9,6 +9,13 @@ PARTS = (
     "        super().__init_subclass__()\n        Layer.known[key] = cls\n\n\nclass Named(Layer):\n    pass\n\n\nclass Swish(Named, key='swish'):\n"
     "    def forward(self, x):\n        return x * x.sigmoid()\n\n\n"
 )
+TABLES = (
+    "class Kinds(type):\n    known = {}\n\n    def __init__(cls, name, *args):\n        Kinds.known[name] = cls\n\n"
+    "    @classmethod\n    def add(cls, layer):\n        cls.known['added'] = layer\n        return layer\n\n\n"
+    "class Layer(nn.Module, metaclass=Kinds):\n    pass\n\n\n"
+    "class Swish(Layer):\n    def forward(self, x):\n        return x * x.sigmoid()\n\n\n"
+    "@Kinds.add\nclass Double(nn.Module):\n    k = 1.0\n\n    def forward(self, x):\n        return x * self.k\n\n\nsetattr(Double, 'k', 2.0)\n\n\n"
+)
 FORMS = {
     "a logger": "class Model(nn.Module):\n    def forward(self, x):\n        logger.debug('in %s', x.shape)\n        return x.sigmoid() * x + 1\n",
     "overloads": (
@@ -18,6 +25,11 @@ FORMS = {
     "subclasses that register themselves": (
         PARTS + "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.act = Layer.known['swish']()\n\n"
         "    def forward(self, x):\n        return self.act(x) + 1\n"
+    ),
+    "classes that hold a table of others": (
+        TABLES + "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.acts = nn.Sequential(Kinds.known['Swish'](), Kinds.known['added']())\n\n"
+        "    def forward(self, x):\n        return self.acts(x) + 1\n"
     ),
 }
 

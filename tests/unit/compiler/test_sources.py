@@ -18,6 +18,8 @@ FORMS = {
     "tabs": MODEL.replace("    ", "\t"),
     "other line ends": MODEL.replace("\n", "\r\n"),
     "one line": "class Model(nn.Module):\n    def forward(self, x): y = x * 2; return torch.softmax(y, -1)\n",
+    "another name for self": MODEL.replace("self", "this"),
+    "self among the arguments": MODEL.replace("(self, x)", "(*args)").replace("return ", "self, x = args; return "),
     "statements of the module": (
         "TABLE = {}\nTABLE['k'] = 2.0\nPARTS = []\nfor i in range(3):\n    PARTS.append(i)\ntry:\n    import not_installed\nexcept ImportError:\n"
         "    not_installed = None\nif not_installed is None:\n    MORE = 1.0\nwith torch.no_grad():\n    ROW = torch.ones(12)\n"
@@ -43,6 +45,11 @@ FORMS = {
     "a call of its own and hooks": (
         CLASS + "        self.register_forward_hook(lambda m, i, o: o + 1)\n\n"
         "    def __call__(self, x):\n        return super().__call__(x * 3) * 2\n\n"
+        "    def forward(self, x):\n        return torch.tanh(x) * 2\n"
+    ),
+    "a call of its own and a setting that cannot be copied": (
+        "class Settings(dict):\n    __getattr__ = dict.__getitem__\n\n" + CLASS + "        self.cfg = Settings(gain=2.0)\n\n"
+        "    def __call__(self, x):\n        return super().__call__(x * self.cfg.gain)\n\n"
         "    def forward(self, x):\n        return torch.tanh(x) * 2\n"
     ),
     "an inherited forward": (

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from verifier.judge.party_failure import without_gpu
+from verifier.judge.admission import task_problem
+from verifier.judge.party_failure import PartyFailure, without_gpu
 from verifier.layout import LayoutError, Spec, decode, encode
 from verifier.parties.naming import resolver
 from verifier.parties.plain_state import PlainState, history_matters
@@ -204,6 +205,7 @@ UNCLEAR = {
     "assigned in the class": (CLASS.format("pass", "forward = print") + REST, 6, "`forward` of `Model` is assigned"),
     "set": (CLASS.format("pass", "pass") + "setattr(Model, 'forward', print)\n" + REST, 7, "`forward` of `Model` is assigned"),
     "on a condition": (CLASS.format("pass", "if 1:\n        def forward(self): pass") + REST, 7, "`forward` of `Model` is defined within"),
+    "a coroutine": (CLASS.format("pass", "async def forward(self): pass") + REST, 6, "`forward` of `Model` is a coroutine"),
     "missing": (CLASS.format("pass", "pass") + REST, 2, "`Model` has no method `forward`"),
     "another class": ("import torch.nn as nn\nModel = nn.Linear\n" + REST, 2, "`Model` is only a name for a class that is defined elsewhere"),
     "a class on a condition": ("if 1:\n    class Model:\n        def forward(self): pass\n" + REST, 2, "`class Model` is defined within"),
@@ -219,6 +221,53 @@ def test_what_cannot_be_read_is_refused_with_its_line_and_what_to_do(name):
         Task.read(source)
     (problem,) = error.value.problems
     assert problem.line == line and problem.message.startswith(message) and problem.hint
+
+
+@pytest.mark.parametrize(
+    ("source", "message", "hint"),
+    [
+        ("class M[T]:\n    pass\n", "a type parameter", "typing.Generic"),
+        ("def f[T: int](x: T): ...\n", "a type parameter", "typing.Generic"),
+        ("type Pair[T] = tuple[T, T]\n", "the statement `type X = ...` needs Python 3.12", "assign the type"),
+        ("print(f'{d['k']}')\n", "an f-string with its own quotes", "other quotes"),
+        ("print(f'{chr(10) + \"\\n\"}')\n", "an f-string with a backslash", "assign the value"),
+    ],
+)
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="this Python can read them")
+def test_syntax_of_a_newer_python_is_named_as_such(source, message, hint):
+    with pytest.raises(SourceError) as error:
+        parse(source)
+    (problem,) = error.value.problems
+    assert problem.line == 1 and message in problem.message and "needs Python 3.12" in problem.message and hint in problem.hint
+
+
+def test_other_errors_of_syntax_are_in_words_of_python():
+    with pytest.raises(SourceError, match="f-string: expecting '}'"):
+        parse("print(f'{d')\n")
+    with pytest.raises(SourceError, match="line 1: syntax error: the source is in a Markdown fence"):
+        parse("```python\nx = 1\n```\n")
+    (problem,) = import_problems(parse("from .layers import Block\n"), ALLOWED_IMPORTS)
+    assert problem.message == "relative imports are not allowed" and problem.hint.startswith("copy what it imports")
+
+
+WITH_TWO = CLASS.format("pass", "def forward(self, x, y): pass") + REST
+
+
+@pytest.mark.parametrize(
+    ("request_", "error_class", "said", "line", "hint"),
+    [
+        ("run", "TypeError", "Model.forward() missing 1 required positional argument: 'y'", 6, "get_inputs returns a list with one value"),
+        ("construct", "TypeError", "Model.__init__() takes 1 positional argument but 2 were given", 3, "get_init_inputs returns a list with"),
+        ("inputs", "TypeError", "get_inputs() missing 1 required positional argument: 'n'", 7, "get_inputs is called without arguments"),
+        ("inputs", "LayoutError", "a value of type 'object' cannot be passed on", 7, ""),
+        ("construct", "LayoutError", "get_init_inputs returns 'int'; it must return a list", 9, ""),
+        ("construct", "LayoutError", "`Model` must be a subclass of torch.nn.Module", 2, ""),
+        ("run", "LayoutError", "a value of type 'function' cannot be passed on", 6, ""),
+    ],
+)
+def test_what_fails_before_its_first_statement_has_a_line(request_, error_class, said, line, hint):
+    problem = task_problem(PartyFailure("raised", said, error_class=error_class, request=request_), WITH_TWO)
+    assert problem.line == line and said in problem.message and problem.hint.startswith(hint)
 
 
 @pytest.mark.parametrize("inputs", ["lambda: []", "make", "functools.partial(make, 3)"])

@@ -15,7 +15,7 @@ import inspect
 import keyword
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import ModuleType
@@ -26,7 +26,14 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called")
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+SHARED = "it changes in place a tensor that also has another name"
 _WORDS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+
+def shared(tensors: Iterable[torch.Tensor]) -> bool:
+    """Returns whether any two of the tensors share memory."""
+    places = [tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.layout is torch.strided and tensor.numel()]
+    return len(places) != len(set(places))
 
 
 class Unwritable(ValueError):
@@ -199,7 +206,10 @@ def forward_arguments(model: torch.nn.Module, inputs: list[Any]) -> tuple[tuple[
         seen.append((args, kwargs))
         raise Seen
 
-    twin = copy.deepcopy(model)
+    try:
+        twin = copy.deepcopy(model)
+    except Exception:  # an attribute that cannot be copied, such as a dict whose `__getattr__` raises KeyError
+        twin = copy.copy(model)
     twin.forward = spy
     with contextlib.suppress(Seen):
         twin(*inputs)

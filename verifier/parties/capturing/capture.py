@@ -28,6 +28,7 @@ from verifier.parties.capturing.outside import counts
 from verifier.parties.capturing.reading import frame_file, read_graph
 from verifier.parties.capturing.reasons import line_of, reason
 from verifier.parties.capturing.rolling import rolled
+from verifier.parties.capturing.statements import under_self
 from verifier.parties.capturing.tracing import method_of
 from verifier.parties.library_code import library_code
 from verifier.parties.operations import count_flops
@@ -81,7 +82,7 @@ def pieces(
             return None, left
         frozen = frozenset(error.names) if isinstance(error, StateOutside) else frozenset()
         args, kwargs = forward_arguments(model, inputs)
-        cutter = Cutter(method, args, kwargs, plain, frozen, ast.parse(source.removeprefix("\ufeff")))
+        cutter = Cutter(method, args, kwargs, plain, frozen, under_self(ast.parse(source.removeprefix("\ufeff"))))
         graph = cutter.graph()
         return graph, sorted(cutter.left.values(), key=lambda one: one[0] or 0)
     except Exception:  # the reason why the whole could not be captured is reported instead
@@ -186,7 +187,7 @@ def exported(
     plain.restore()
     if inputs is None:
         raise StateOutside(sorted(changed))
-    tree = ast.parse(source.removeprefix("\ufeff"))
+    tree = under_self(ast.parse(source.removeprefix("\ufeff")))
     if counters := [name for name in sorted(changed) if isinstance(held(plain, name), (int, float, str)) and counts(tree, name)]:
         raise StateOutside(counters)
     if not history_matters(model, lambda twin, other: results(twin, inputs, other)):

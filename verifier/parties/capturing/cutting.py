@@ -15,7 +15,6 @@ import copy
 import functools
 import re
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +22,7 @@ import torch
 
 from verifier.float8 import narrowed, wide
 from verifier.graph import Graph
-from verifier.parties.capturing.calling import FlatCall, Unwritable
+from verifier.parties.capturing.calling import SHARED, FlatCall, Unwritable, shared
 from verifier.parties.capturing.exporting import composed, decomposed, operators_listed_once
 from verifier.parties.capturing.outside import Used, assigned_outside, unread
 from verifier.parties.capturing.reading import read_graph
@@ -257,7 +256,7 @@ class Cutter:
             raise ValueError(f"it changes {sorted(changed)[0]} outside the state dict")
         graph = read_graph(exported, call, self.method.model, PART_FILE)
         if graph.mutated_inputs and shared(leaf.value for leaf in call.tensors):
-            raise ValueError("it changes in place a tensor that also has another name")
+            raise ValueError(SHARED)
         return Found(exported, call, graph)
 
     def _tests(self, items: list[ast.stmt], before: dict[str, Any], given: list[str]) -> list[str]:
@@ -455,12 +454,6 @@ class Placed(ValueError):
     def __init__(self, message: str, at: int | None):
         super().__init__(message)
         self.at = at
-
-
-def shared(tensors: Iterable[torch.Tensor]) -> bool:
-    """Returns whether any two of the tensors share memory."""
-    places = [tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.layout is torch.strided and tensor.numel()]
-    return len(places) != len(set(places))
 
 
 def _function(items: list[ast.stmt], given: list[str], writes: list[str] | None) -> ast.FunctionDef:

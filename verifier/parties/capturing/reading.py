@@ -59,6 +59,9 @@ def read_graph(exported: torch.export.ExportedProgram, call: FlatCall, model: to
         graph_inputs.append(entry)
     graph_inputs += place
 
+    for node in exported.graph.nodes:
+        if node.target in (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.default) and has_gaps(node):
+            raise ValueError("as_strided reads an argument whose elements do not lie side by side in memory")
     nodes = read_nodes(exported, file)
     numbers = nodes.numbers
     mutations: dict[str, str] = {}
@@ -79,6 +82,21 @@ def read_graph(exported: torch.export.ExportedProgram, call: FlatCall, model: to
             raise ValueError(f"an output of kind {kind} cannot be captured")
     leaves = [returned[leaf["out"]] if isinstance(leaf, dict) else json_value(leaf) for leaf in call.results]
     return Graph(inputs=graph_inputs, nodes=nodes.found, outputs=leaves, output_tree=call.tree, mutations=mutations, mutated_inputs=mutated_inputs)
+
+
+def has_gaps(node: torch.fx.Node) -> bool:
+    """Returns whether a view is one of an argument whose memory has gaps or overlaps. A program computes with arguments in contiguous memory."""
+    while node.op == "call_function" and getattr(node.target, "is_view", False) and isinstance(node.args[0], torch.fx.Node):
+        node = node.args[0]
+    value = node.meta.get("val")
+    if node.op != "placeholder" or not isinstance(value, torch.Tensor) or value.numel() == 0:
+        return False
+    expected = 1
+    for step, size in sorted((step, size) for step, size in zip(value.stride(), value.shape, strict=True) if size != 1):
+        if step != expected:
+            return True
+        expected *= size
+    return False
 
 
 def _user_inputs(call: FlatCall) -> list[GraphInput]:

@@ -9,6 +9,7 @@ import traceback
 
 import torch
 
+from verifier.parties.capturing.calling import SHARED
 from verifier.parties.capturing.unseen import codes
 
 _SCRIPT = "a script module (torch.jit.script) cannot be inspected"
@@ -42,6 +43,7 @@ _CAUSES = (
         "a size or a number depends on values of tensors",
     ),
     (r"[Ss]parse", "sparse tensors are left to PyTorch"),
+    (r"format string passed to \w*Tensor", "it writes the value of a tensor into a text"),
     (r"data is not allocated yet|doesn't have storage|access data pointer", "it needs tensor values, which a graph does not have"),
     (r"'(Fake|Functional)?Tensor' object has no attribute", "it reads an attribute that the source set on a tensor"),
     (r"DynamicOutputShape", "the size of a result depends on tensor values"),
@@ -55,7 +57,7 @@ _CAUSES = (
         "it calls an operator that torch.export cannot follow",
     ),
     (_KEPT, "it keeps a tensor of the export, as through an attribute or a list outside of the graph"),
-    (r"^AssertionError: expected compiled_fn", "it leaves nothing to compute, or changes what an export cannot change"),
+    (r"^AssertionError: expected compiled_fn", "it leaves nothing to compute, or changes in place a tensor that also has another name"),
     (r"numpy\(\)|\.numpy|__array__", "values leave the graph for numpy"),
 )  # fmt: skip
 
@@ -64,7 +66,10 @@ def reason(error: BaseException, model: torch.nn.Module | None = None) -> str:
     """Returns one sentence without a line number. `model` is searched for script modules, because they can cause many different errors that do not
     identify them as the cause."""
     text = f"{type(error).__name__}: {error}"
-    frames = " ".join(frame.line or "" for frame in traceback.extract_tb(error.__traceback__))
+    trace = traceback.extract_tb(error.__traceback__)
+    frames = " ".join(frame.line or "" for frame in trace)
+    if any(frame.name == "merge_view_inputs" for frame in trace):
+        return SHARED
     if re.search(_KEPT, text) and model is not None and any({"grad", "backward"} & {*code.co_names} for code in codes(model)):
         return IN_FORWARD
     for pattern, words in _CAUSES:

@@ -78,10 +78,35 @@ def stored(trees: list[ast.stmt]) -> set[str]:
 
 
 def unsuper(tree: ast.AST, owner: str) -> None:
-    """Adds the explicit arguments that `super()` needs outside a class."""
+    """Adds the explicit arguments that `super()` needs outside a class, and names the class instead of `__class__`."""
     for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id == "__class__":
+            node.id = owner
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
             node.args = [ast.Name(owner, ast.Load()), ast.Name("self", ast.Load())]
+
+
+def under_self(tree: ast.Module) -> ast.Module:
+    """Renames the first parameter of methods to `self`, where a source calls it otherwise. Returns the changed tree."""
+    for owner in [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]:
+        for method in owner.body:
+            if isinstance(method, ast.FunctionDef) and not {"staticmethod", "classmethod"} & {ast.unparse(one) for one in method.decorator_list}:
+                _rename_first(method)
+    return tree
+
+
+def _rename_first(method: ast.FunctionDef) -> None:
+    first = next(iter([*method.args.posonlyargs, *method.args.args]), None)
+    inside = [node for item in method.body for node in ast.walk(item)]
+    names = [node for node in inside if isinstance(node, ast.Name)]
+    if first is None or first.arg == "self" or any(node.id == "self" for node in names):
+        return
+    bound = {node.arg for node in inside if isinstance(node, ast.arg)} | {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    if first.arg in bound:
+        return
+    for node in names:
+        node.id = "self" if node.id == first.arg else node.id
+    first.arg = "self"
 
 
 class Splitter:

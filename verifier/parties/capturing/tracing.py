@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from verifier.parties.capturing.calling import leaves_of, rebuild
-from verifier.parties.capturing.statements import COMPOUND, all_blocks, blocks_of, unsuper
+from verifier.parties.capturing.statements import COMPOUND, all_blocks, blocks_of, under_self, unsuper
 from verifier.parties.plain_state import PlainState, lasting
 from verifier.private_names import mangle
 
@@ -57,7 +57,7 @@ def method_of(model: torch.nn.Module, source: str) -> Method | None:
     code = getattr(function, "__code__", None)
     if code is None or "forward" in vars(model):
         return None
-    for owner in [node for node in ast.walk(ast.parse(source.removeprefix("\ufeff"))) if isinstance(node, ast.ClassDef)]:
+    for owner in [node for node in ast.walk(under_self(ast.parse(source.removeprefix("\ufeff")))) if isinstance(node, ast.ClassDef)]:
         for item in owner.body:
             if isinstance(item, ast.FunctionDef) and item.name == code.co_name == "forward" and code.co_firstlineno == first_line(item):
                 return Method(model, owner.name, item, function.__globals__) if is_plain(item) else None
@@ -103,9 +103,26 @@ def observed(
 def given_again(args: tuple[Any, ...], kwargs: dict[str, Any], changed: Callable[[torch.Tensor], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Returns the arguments of a call with tensors that `changed` derives from the given ones."""
     values = [*args, *kwargs.values()]
-    tensors = iter([changed(leaf) for value in values for _, leaf in leaves_of(value, "") if isinstance(leaf, torch.Tensor)])
+    tensors = iter(derived([leaf for value in values for _, leaf in leaves_of(value, "") if isinstance(leaf, torch.Tensor)], changed))
     made = [rebuild(value, tensors) for value in values]
     return tuple(made[: len(args)]), dict(zip(kwargs, made[len(args) :], strict=True))
+
+
+def derived(tensors: list[torch.Tensor], changed: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
+    """Applies `changed` to tensors. Those that share memory also do so afterwards, because an operation in place changes all of them, and those with
+    gaps in memory keep them."""
+    places = [tensor.untyped_storage()._cdata if tensor.layout is torch.strided else None for tensor in tensors]
+    memory: dict[int, torch.Tensor] = {}
+    found = []
+    for tensor, place in zip(tensors, places, strict=True):
+        if place is None or places.count(place) == 1 and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size():
+            found.append(changed(tensor))
+            continue
+        if place not in memory:
+            memory[place] = changed(tensor.detach().new_empty(0).set_(tensor.untyped_storage()))
+        storage = memory[place].untyped_storage()
+        found.append(tensor.detach().new_empty(0).set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride()))
+    return found
 
 
 @contextlib.contextmanager

@@ -26,9 +26,17 @@ from verifier.parties.plain_state import source_of
 
 SEEDS = ((torch, "manual_seed"), (torch, "seed"), (torch.random, "manual_seed"), (torch.cuda, "manual_seed"), (torch.cuda, "manual_seed_all"))
 DEFAULTS = ((torch, "set_default_dtype"), (torch, "set_default_tensor_type"), (torch, "set_default_device"))
+QUESTIONS = (
+    (torch.compiler, "is_compiling"),
+    (torch.compiler, "is_dynamo_compiling"),
+    (torch.compiler, "is_exporting"),
+    (torch._utils, "is_compiling"),
+    (torch.jit, "is_tracing"),
+)
 EXPORTERS = ("torch.fx.", "torch._subclasses.", "torch._dynamo.", "torch._export.")  # modules that define errors that a call of a model cannot raise
-CLOCKS = ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "process_time_ns", "thread_time",
-          "thread_time_ns", "localtime", "gmtime", "ctime")  # fmt: skip
+READINGS = ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "process_time_ns", "thread_time",
+            "thread_time_ns")  # fmt: skip
+CLOCKS = (*READINGS, "localtime", "gmtime", "ctime")
 RANDOM = "forward draws random numbers with Python or numpy, which a graph would freeze at the capture (torch.rand can be captured)"
 DEFAULT = "forward changes the default type or device of new tensors, which a graph cannot express (give dtype= and device= instead)"
 CLOCK = "forward reads the clock, which a graph would freeze at the capture"
@@ -42,7 +50,27 @@ class Caught(ValueError):
 @contextlib.contextmanager
 def nothing_unseen(model: torch.nn.Module) -> Iterator[None]:
     """Raises `ValueError` (or `Caught`, after the export) if the computation in an export of `model` may differ from a real call."""
-    with unseeded(), unasked(model), data_traced(model), none_caught(model):
+    with unseeded(), unasked(model), as_called(model), data_traced(model), none_caught(model):
+        yield
+
+
+@contextlib.contextmanager
+def as_called(model: torch.nn.Module) -> Iterator[None]:
+    """Lets the source of `model` take the branches of a plain call: for its questions whether it is being compiled, exported or traced, the answer is
+    no. Libraries get the exporter's answer."""
+    files = {frame_file(model), PART_FILE}
+
+    def answering(function: Any) -> Any:
+        def answer() -> Any:
+            return False if sys._getframe(1).f_code.co_filename in files else function()
+
+        return answer
+
+    asked = [(home, name) for home, name in QUESTIONS if hasattr(home, name)]
+    instead = {id(getattr(home, name)): answering(getattr(home, name)) for home, name in asked}
+    swaps = [(vars(home), name, instead[id(getattr(home, name))]) for home, name in asked]
+    table = source_of(model)
+    with replaced(swaps + [(table, key, instead[id(held)]) for key, held in table.items() if id(held) in instead]):
         yield
 
 
@@ -87,17 +115,48 @@ def unseeded() -> Iterator[None]:
         yield
 
 
+class ClockReading:
+    """A number that the source read from the clock. It can be subtracted, printed and kept, as a measurement of time is; any other use is refused and
+    added to `asked`, because a result may depend on it."""
+
+    __slots__ = ("asked", "line")
+
+    def __init__(self, asked: list[str], line: int):
+        self.asked, self.line = asked, line
+
+    def _refuse(self, *_: Any) -> Any:
+        self.asked.append(f"line {self.line}: {CLOCK}")
+        raise ValueError(CLOCK)
+
+    def _moved(self, other: Any = 0, *_: Any) -> Any:
+        return self if type(other) in (int, float, ClockReading, type(None)) else self._refuse()
+
+    def __format__(self, form: str) -> str:
+        return "(a time)"
+
+    def __repr__(self) -> str:
+        return "(a time)"
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __floordiv__ = __mod__ = _moved
+    __neg__ = __abs__ = __round__ = _moved
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = __hash__ = __bool__ = __int__ = __float__ = __index__ = _refuse
+
+
 @contextlib.contextmanager
 def unasked(model: torch.nn.Module) -> Iterator[None]:
     """Raises an error if the source of `model` requests random numbers of Python or numpy, the time or the system's entropy, because the graph would
-    keep the values that the export received. Requests by libraries are allowed, unless they draw from Python's or numpy's global generator."""
+    keep the values that the export received. Times are refused where a result may depend on them. Requests by libraries are allowed, unless they draw
+    from Python's or numpy's global generator."""
     files, asked = {frame_file(model), PART_FILE}, list[str]()
+    readings = [getattr(time, name) for name in READINGS]
 
     def refusing(function: Any, why: str) -> Any:
         def refuse(*args: Any, **kwargs: Any) -> Any:
             frame = sys._getframe(1)
             if frame.f_code.co_filename not in files:
                 return function(*args, **kwargs)
+            if function in readings and frame.f_code.co_filename != PART_FILE:
+                return ClockReading(asked, frame.f_lineno)
             asked.append(f"line {frame.f_lineno}: {why}")
             raise ValueError(why)
 
@@ -112,8 +171,13 @@ def unasked(model: torch.nn.Module) -> Iterator[None]:
     for table in (source_of(model), *(vars(module) for module in model.modules())):
         swaps += [(table, key, instead[id(held)]) for key, held in table.items() if id(held) in instead]
     drawn = states()
-    with replaced(swaps):
-        yield
+    try:
+        with replaced(swaps):
+            yield
+    except Exception as error:
+        if ClockReading.__name__ in str(error):  # an operator or the result of forward cannot take one
+            raise ValueError(CLOCK).with_traceback(error.__traceback__) from None
+        raise
     if asked:
         raise ValueError(asked[0])
     if drawn != states():
