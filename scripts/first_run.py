@@ -69,7 +69,7 @@ class Walk:
         self.pictures.append(name)
 
     def wait_for_result(self) -> None:
-        """Waits on a run's page until a verification of a program has ended."""
+        """Waits on a run's page until one of its programs has been verified."""
         self.page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/"))
         self.picture("running")
         try:

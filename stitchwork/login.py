@@ -58,7 +58,7 @@ def exposed(url: str) -> bool:
 
 
 def keep_login(url: str, token: str) -> Path:
-    """Write the file, which has mode 0600 from the moment it is created."""
+    """Writes the file, which has mode 0600 from the moment it is created."""
     path = kept_at()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_suffix(".new")

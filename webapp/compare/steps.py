@@ -37,7 +37,7 @@ WORDS = {  # words for the operators of a plan
 class Step:
     key: tuple[str, ...]  # its operators; ("", kind) for kernels that belong to no step
     title: str
-    times: list[int]  # per side: how often its plan contains the step (a repeated block contains it many times), or 0
+    times: list[int]  # per side: how many times its plan contains the step (a repeated block contains it many times), or 0
     kernels: list[list[Kernel]]
 
     def total(self, at: int) -> float:

@@ -100,7 +100,7 @@ def usual(run: Run) -> dict[str, Any] | None:
 @login_required
 @require_GET
 def run_ways(request: Request, run_id: uuid.UUID) -> HttpResponse:
-    """Render the ways in columns, without the page around them, for the live page to insert."""
+    """Render the branches in columns, without the page around them, for the live page to insert."""
     run, _ = run_for(request, run_id)
     response = render(request, "runs/_ways.html", {"run": run, **ways_of(run)})
     response["Cache-Control"] = "private, no-cache"
