@@ -73,7 +73,7 @@ class Replay:
                 self.asked.pop(said.key, None)
 
     def approved(self, proposed: int) -> bool:
-        """Returns whether a person resumed the run after that event and before an interruption."""
+        """Returns whether a person resumed the run after that event and before any interruption."""
         return self._resumed > proposed
 
     def edited(self, proposed: int) -> int | None:
@@ -92,7 +92,7 @@ class Replay:
         return False
 
     def passed(self, key: str) -> bool:
-        """Returns whether the journal shows that the workflow got past this effect."""
+        """Returns whether, according to the journal, the workflow got past this effect."""
         span, _, number = key.rpartition("#")
         return self.ahead(span) or self._furthest.get(span, 0) > int(number)
 

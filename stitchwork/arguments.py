@@ -1,4 +1,4 @@
-"""Parses the command line's arguments."""
+"""Defines the command line's arguments."""
 
 from __future__ import annotations
 

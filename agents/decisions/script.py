@@ -172,7 +172,8 @@ class _Work:
         return True
 
     def stuck(self, waiting: Sequence[tuple[int, Add | Refine | Split | Drop]]) -> None:
-        """Reports operations whose nodes were never added, because they depend on each other in a cycle or on an operation that was left out."""
+        """Reports operations that need nodes that were never added, because the operations depend on each other in a cycle or on one that was left
+        out."""
         above = {op.id: op.parent for _, op in waiting if isinstance(op, Add) and op.id}
         for at, operation in waiting:
             place = getattr(operation, "parent", None) or getattr(operation, "node", "")
