@@ -65,8 +65,8 @@ class Floor:
 
 
 def floor_of(nbytes: int | None, flops: int | None, figures: DeviceFigures, precision: str, *, products: bool = True) -> Floor:
-    """Returns the floor. `products`: whether `flops` belong to products, which may run on tensor cores, or to operators that only the fp32 units
-    compute."""
+    """Returns the floor. `products`: whether `flops` belong to products, which may run on tensor cores, or to operators that run only on the fp32
+    units."""
     arithmetic = fastest(figures, precision) if products else "fp32"
     count = flops or 0
     return Floor(

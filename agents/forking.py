@@ -1,4 +1,4 @@
-"""Forks: a run that inherits the events of another run up to a given event and continues with other settings.
+"""Forks. A fork is a run that inherits another run's events up to a given event and continues with other settings.
 
 The new run's journal contains the parent's events, unchanged and with their original numbers, followed by `run.forked`. The new run's replay cannot
 diverge, because the workflow replays the inherited events under the settings with which they were written (`Engine.settings`), so every decision that

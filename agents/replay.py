@@ -85,7 +85,8 @@ class Replay:
         return bool(self._order.get(span))
 
     def inherited(self, before: int, span: str | None = None) -> bool:
-        """Returns whether the workflow still has to replay events before the event `before`, in this span and its children or in any span."""
+        """Returns whether the workflow still has to replay events that precede event `before`, either in this span and its children or in any
+        span."""
         for path, order in self._order.items():
             if order and order[0].seq < before and (span is None or path == span or path.startswith(f"{span}/")):
                 return True

@@ -21,7 +21,7 @@ class NoLogin(Exception):
 class Login:
     url: str  # without a trailing slash
     token: str
-    source: str  # where the login comes from, as shown to people
+    source: str  # the source of the login, as shown to people
 
 
 def kept_at() -> Path:

@@ -132,7 +132,7 @@ class LandscapeCoder(Player):
         if parent is None:
             await self.ask(span, "coder", "coder/write")
             return self.edit(self.written(self._first()), "The first program")
-        if advice is None:  # a new plan, although there are programs already
+        if advice is None:  # a new plan, although programs already exist
             await self.ask(span, "coder", "coder/write")
             base = self.landscape.point(self.point_of(parent))
             return self.edit(self.written(self._point(self._preferred([self._drawn(), self._drawn()], base), base)), "The new plan")

@@ -112,7 +112,7 @@ def _add(total: list[float], curve: list[float]) -> None:
 
 def _median_over(values: list[int], plays: int) -> int | None:
     """Returns the median over all plays, counting plays that never reached the target as later than all others. Returns None if the median play is
-    one of these."""
+    one of them."""
     ordered = sorted(values)
     middle = (plays - 1) // 2
     return ordered[middle] if middle < len(ordered) else None

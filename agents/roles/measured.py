@@ -71,7 +71,7 @@ SHORTEST_OWN, SHORTEST_COUNTED = 0.015, 0.05  # minimum share of the device's ti
 SHOWN_STALLS, SHOWN_PIPES = 3, 2
 NAMED_KERNELS = 6  # maximum number of own kernels without counters that are named
 OTHER_STALLS = 0.1  # minimum share of a warp's time at which the sum of the remaining stall reasons is shown
-CAST = re.compile(r"\((?:unsigned )?(?:int|long|short)\)(?=\d)")  # how Nsight Compute prints a template's integer
+CAST = re.compile(r"\((?:unsigned )?(?:int|long|short)\)(?=\d)")  # the form in which Nsight Compute prints an integer template argument
 ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{anonymous\}::|_GLOBAL__N_\w*::")
 
 

@@ -76,7 +76,7 @@ def ended_detail(run: Run) -> dict[str, Any]:
 
 @receiver(verdict_given)
 def verdict_changed(verdict: Verdict, told: Iterable[int], **_: Any) -> None:
-    """Notifies the webhooks of a changed verdict. `told` lists the people whom the page notifies."""
+    """Notifies the webhooks of a changed verdict. `told` lists the people who are notified on the page."""
     detail = {"candidate": verdict.candidate, "verdict": verdict.value, "reason": verdict.reason[:500]}
     about = Notification(kind=VERDICT.name, run=verdict.run, verdict=verdict, actor=verdict.by)
     send(VERDICT.name, verdict.run, sentence(about), detail, told)
