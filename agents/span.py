@@ -77,7 +77,7 @@ class Span:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        # Any other exception (cancellation, a lost lease, a bug) is either handled by the engine in one append or left for the resume.
+        # Any other exception (cancellation, a lost lease, a bug) is either handled by the engine in one append or left for a later resume.
         if isinstance(error, OutOfBudget):
             await self._close("skipped", self.summary or str(error))
         elif isinstance(error, Ended):
@@ -252,8 +252,8 @@ class Span:
         way: int | None = None,
         last: bool = False,
     ) -> CandidateProposed:
-        """Records a candidate, which counts against the program budget. Only a replacement for the winner (`last`) may exceed the budget, by one.
-        Without a `number` (parallel workers), the candidate gets the next free one and keeps it when the run is resumed; the number is in the
+        """Records a candidate, which counts against the program budget. Only a replacement for the winner (`last`) may exceed the budget, and only by
+        one. Without a `number` (parallel workers), the candidate gets the next free one and keeps it when the run is resumed; the number is in the
         returned payload."""
         key = self.key()
         run = self.run

@@ -205,7 +205,7 @@ class FolderInspirations:
 
     @staticmethod
     def _of(trace: Path) -> list[Inspiration]:
-        """Returns the improvements of one run, or none if it is in progress or cannot be read, because it must not stop another run."""
+        """Returns the improvements of one run, or none if it is in progress or cannot be read, because one run must not stop another."""
         try:
             data = trace.read_bytes()
             events = parse_lines(data[: data.rfind(b"\n") + 1].splitlines())

@@ -29,7 +29,7 @@ from verifier.profiling.diagnosing.task_facts import task_facts
 from verifier.profiling.own_kernels import base_name
 from verifier.task import TensorSpec
 
-HEADER = 20_000  # a program's header lies within its first characters, as many as this
+HEADER = 20_000  # number of characters at the start of a program that are searched for its header
 MOST_GROUPS = 24  # maximum number of groups, or of kinds of equal groups
 EXPLAINED = 8  # maximum number of operators listed to say what a group computes
 FEW = 8  # maximum number of names listed in full

@@ -28,7 +28,7 @@ from verifier.report import Kernel, Report
 
 TOP_KERNELS = 8
 TIMED_KERNELS = 16  # number of kernels whose times are shown
-SHOWN_LOSSES = 4  # maximum number of later programs that were no better and are shown
+SHOWN_LOSSES = 4  # maximum number of unsuccessful attempts that are shown
 LOST_LINES = 120  # number of diff lines shown between the best program and the last one that was not better
 LONGEST_NAME, NAME_END = 100, 36  # maximum length of a kernel's name in characters, and how many characters at its end are kept if it is cut
 WORTH_A_FLOOR = 0.03  # minimum share of the device's time at which a kernel's floor is shown
@@ -318,7 +318,7 @@ def worth_a_line(kernel: KernelProfile) -> bool:
 
 
 def _legend(kernels: Sequence[KernelProfile]) -> Iterator[str]:
-    """Yields the meaning of the figures of these kernels, once for all of them."""
+    """Yields explanations of these kernels' figures, once for all of them."""
     if any(kernel.metrics for kernel in kernels):
         yield (
             "Bandwidths and pipes are percentages of their own peaks (which no program sustains; pipes: while a multiprocessor has work), while the "

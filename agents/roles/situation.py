@@ -143,7 +143,7 @@ class Attempt:
     @property
     def gain(self) -> Interval | None:
         """The speedup over `base`, from one measurement that timed both alternately, or None if there was no such measurement. Two ratios to eager
-        that were measured at different times do not yield a gain."""
+        measured at different times cannot be combined into a gain."""
         timing = self.report.timing if self.report is not None and self.passed else None
         rival = timing.rival if timing is not None else None
         return rival.speedup if rival is not None and self.base is not None else None

@@ -23,8 +23,8 @@ def strategies_of(name: str) -> list[Strategy]:
 
 
 def combined(names: Iterable[str]) -> str:
-    """Returns one name for several strategies. It lists each strategy once, in order, as far as they fit. Names that are not in the catalogue are
-    left out."""
+    """Returns one name for several strategies. It lists each strategy once, in order, and leaves out those that do not fit. Names that are not in the
+    catalogue are left out."""
     kept: list[str] = []
     for name in dict.fromkeys(strategy.name for given in names for strategy in strategies_of(given)):
         if len(JOINT.join([*kept, name])) <= LONGEST:

@@ -1,4 +1,4 @@
-"""Structural vetoes: why a strategy does not fit a task's shapes or a program's kernels, worded like its own `Not for`.
+"""Structural vetoes: reasons why a strategy does not fit a task's shapes or a program's kernels, worded like the strategy's own `Not for`.
 
 Unknown facts never veto.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from agents.strategies.strategy import Facts
 from verifier.profiling.diagnosing.structure import Row
 
-TILE = 128  # side length of a product's tiles, by which it is judged whether the product fills the device
+TILE = 128  # side length of the tiles used to judge whether a product fills the device
 DEEP = 4  # minimum ratio of K to the smaller of M and N at which splitting K pays off
 LONG_ROW = 4096  # row length, in elements, below which a second reduction costs more than it saves
 WARP_ROW = 2048  # longest row, in elements, that fits into the registers of a warp

@@ -51,8 +51,8 @@ class Facts:
     gap_share: float | None = None  # share of a call in which the device waits between pieces of work
     slowest_blocks: int | None = None  # blocks of the slowest own kernel's grid
     slowest_waves: float | None = None  # number of the slowest own kernel's blocks divided by the number that can be resident at the same time
-    quiet_memory: bool | None = None  # no kernel that takes a tenth of the device's time or more uses DRAM much
-    streams: bool | None = None  # a kernel that takes a tenth of the device's time or more uses DRAM much, but is not at its ceiling
+    quiet_memory: bool | None = None  # no kernel that takes at least a tenth of the device's time uses much DRAM bandwidth
+    streams: bool | None = None  # a kernel that takes at least a tenth of the device's time uses much DRAM bandwidth, but is not at the ceiling
     selection_share: float | None = None  # share of the device's time spent in library kernels that select the largest elements (top-k)
     waits: float | None = None  # number of times that the host waits for the device within a call
     faults: tuple[str, ...] = ()  # faults that the diagnosis names, most expensive first

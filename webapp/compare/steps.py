@@ -77,7 +77,7 @@ def steps_of(sides: list[Side]) -> list[Step]:
 
 
 def plan_of(side: Side) -> list[PlanStep]:
-    """Returns the steps of the plan that the run was following when it made the candidate."""
+    """Returns the steps of the plan that the run was following when it proposed the candidate."""
     events = side.run.events.filter(kind__in=[PlanProposed.kind, PlanEdited.kind, CandidateProposed.kind]).order_by("seq")
     steps: list[PlanStep] = []
     for event in events:

@@ -1,5 +1,5 @@
-"""Sends notifications about run events, in the transaction of the event. This module covers webhooks. webapp/review/notices.py covers the page and
-mail."""
+"""Sends notifications about run events, in the same transaction as the event. This module covers webhooks. webapp/review/notices.py covers the page
+and mail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts on candidates: who may give which verdict, which one is current, and what its effects are."""
+"""Verdicts on candidates: who may give them, which one is current, and what their effects are."""
 
 from __future__ import annotations
 
