@@ -26,7 +26,7 @@ from screenshots import CHROMIUM, ROOT, Failed, installation, store
 FOLDER = ROOT / "docs/screenshots/first-run"
 PATIENCE_MS = int(os.environ.get("FIRST_RUN_MINUTES", "20")) * 60_000
 RESULT = re.compile(r"\d× |Not correct|too noisy|No reliable speedup")
-PASSWORD = "correct horse staple"  # of an installation that exists for one walkthrough only
+PASSWORD = "correct horse staple"  # for an installation that exists only for one walkthrough
 OWN = '''import torch
 from torch import nn
 

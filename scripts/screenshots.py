@@ -53,7 +53,7 @@ class GatedMLP(nn.Module):
 class Shot:
     name: str
     path: str  # a URL, or the name of one that the seed script returned
-    act: Callable[[Page], None] = lambda page: None  # before the picture
+    act: Callable[[Page], None] = lambda page: None  # performed before the picture is taken
     phone: bool = False  # also at 390 px
     signed_in: bool = True
     whole: bool = False  # the full page instead of only the visible part

@@ -16,7 +16,7 @@ from agents.journal import TRACE, TraceDamaged
 from agents.projection import Summary, project
 from agents.strategies.ledger import Entry, Score, entries, score
 
-# Two-sided 95 % quantiles of Student's t distribution by degrees of freedom. Degrees of freedom between two entries use the smaller one.
+# Two-sided 95 % quantiles of Student's t distribution by degrees of freedom. For degrees of freedom between two entries, the smaller entry is used.
 STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 7: 2.365, 10: 2.228, 15: 2.131, 20: 2.086, 30: 2.042, 60: 2.0}
 Key = tuple[str, str, int]  # sha of the task, workflow, seed
 

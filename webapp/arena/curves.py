@@ -16,7 +16,7 @@ MOST_TICKS = 12
 @dataclass(frozen=True)
 class Line:
     workflow: str
-    points: str  # of a polyline
+    points: str  # for an SVG polyline
     series: int
     end: tuple[float, float]
     label_y: float

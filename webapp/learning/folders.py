@@ -68,7 +68,7 @@ class Training:
 
     @property
     def latest(self) -> dict[str, float | None]:
-        """The figures of a training run that the list shows."""
+        """A training run's figures, as shown in the list."""
         return {name: self.curves.last(name) for name in ("reward", "success", "hacks", "speedup")}
 
     @property
