@@ -100,7 +100,8 @@ def plain(request: str) -> str:
 
 
 def why_not_waiting(directory: Path, events: list[Event], wanted: str, waiting: list[Waiting]) -> str:
-    """Explains in one sentence why a request is not pending: it has been answered, the run has moved past it, or no request has that name."""
+    """Explains in one sentence why a request is not pending: it has been answered, the run has moved past it, or there is no request with that
+    name."""
     there = ", ".join(map(name_of, waiting)) or "none"
     files = list((directory / REQUESTS).glob(f"*/{wanted}.json"))
     if not files:
@@ -129,8 +130,8 @@ def amiss(waiting: Waiting, text: str) -> str:
 
 
 def form_of(waiting: Waiting) -> str:
-    """Returns the kind of reply that a request asks for ("plan", "program", ...), or "" if the kind is unknown. A repeated request names
-    the kind explicitly."""
+    """Returns the kind of reply that a request calls for ("plan", "program", ...), or "" if the kind is unknown. A repeated request names the kind
+    explicitly."""
     purpose = waiting.request.purpose
     if purpose.endswith("/reply"):
         found = re.search(r"^Asked: (\S+)$", waiting.request.messages[-1].content, re.MULTILINE)
@@ -167,7 +168,7 @@ def _open_fence(text: str) -> bool:
 
 
 def forms_in(text: str) -> set[str]:
-    """Returns the kinds of reply that a text could be."""
+    """Returns the kinds of reply that a text could represent."""
     found = set()
     if re.search(r"\bclass\s+ModelNew\b", text) or "<<<<<<< SEARCH" in text:
         return {PROGRAM}

@@ -97,7 +97,7 @@ def limits_from(args: argparse.Namespace) -> dict[str, float | None]:
 
 
 def settings_from(args: argparse.Namespace, base: Settings | None = None) -> Settings:
-    """Returns `base` with the options applied. Raises `Unusable` if the resulting settings are not possible here."""
+    """Returns `base` with the options applied. Raises `Unusable` if the resulting settings cannot be used here."""
     changes: dict[str, Any] = {}
     if args.llm is not None:
         changes.update(planner=args.llm, coder=args.llm, judge=args.llm)

@@ -67,7 +67,7 @@ async def ask(span: Span, key: str, agent: Agent, profile: str, request: Request
 
 
 async def _left(span: Span, key: str, profile: str) -> Request | None:
-    """Returns the request as it was sent before an interruption if its reply is still pending, or None otherwise."""
+    """Returns the request as sent before an interruption if its reply is still pending, and None otherwise."""
     run = span.run
     event = run.replay.asked.get(key)
     if event is None or event.profile != profile or not run.keeps(profile):
@@ -161,7 +161,7 @@ class Streamed:
         await self._stop()
 
     async def add(self, delta: Delta) -> None:
-        """The `on_delta` callback of `agents.ports.ModelPort`. Propagates write errors, so a run that has lost its lease stops the stream."""
+        """The `on_delta` callback of `agents.ports.ModelPort`. Propagates write errors, so that the stream stops if the run has lost its lease."""
         if delta.kind == "text" and delta.text:
             self.text += delta.text
             self._news.set()

@@ -1,4 +1,4 @@
-"""The call graph of a run, derived from its trace alone: which role was called for which purpose, and with which inputs."""
+"""The call graph of a run, derived from its trace alone: which roles were called, for which purposes, and with which inputs."""
 
 from __future__ import annotations
 

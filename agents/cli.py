@@ -1,4 +1,4 @@
-"""The agents' command line, which carries out complete runs on a bare machine, without a database."""
+"""The agents' command line, which executes complete runs on a bare machine, without a database."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ __all__ = ["Bottleneck", "Cause", "Ceilings", "Diagnosis", "Evidence", "defect",
 SHOWN_METHODS = 10
 SHORT_US = 20.0  # below this duration, a kernel's launch and drain matter
 TENTH, VISIBLE = 0.1, 0.01  # shares of the device's time
-STREAMING = (30.0, 85.0)  # per cent of DRAM's peak between which more loads in flight help
+STREAMING = (30.0, 85.0)  # range of DRAM throughput, in per cent of the peak, within which more loads in flight help
 LARGEST_ELEMENT = 4  # bytes
 PRODUCT = re.compile(r"gemm|gemv|conv|cudnn|cutlass|winograd|fprop|RNN|attention|flash", re.IGNORECASE)  # in the names of library kernels
 MOVED = re.compile(r"mem(?:cpy|set)|\[CUDA mem", re.IGNORECASE)
@@ -30,8 +30,8 @@ STRUCTURES = (
     *("fuse-block", "fuse-row-reduction", "fuse-matmul-tail", "atomic-sums", "gather-by-key", "grouped-product"),
     *("stream-through-softmax", "cooperative-kernel", "algebraic-rewrite", "own-order", "own-scan", "persistent-recurrence", "split-product"),
 )
-FOR_GROUPS = ("persistent-kernel",)  # structures where the sizes of products depend on data, so that a grid is launched for the largest case
-SELECTION = re.compile(r"topk|kthvalue|median|gatherKth|radixSelect", re.IGNORECASE)  # in names of operators, and of libraries' kernels
+FOR_GROUPS = ("persistent-kernel",)  # structures in which the sizes of products depend on data, so that the grid is launched for the largest case
+SELECTION = re.compile(r"topk|kthvalue|median|gatherKth|radixSelect", re.IGNORECASE)  # in the names of operators and library kernels
 HOSTS_WORK = ("cuda-graph", "lean-forward")  # methods for calls in which the host takes a large share of the time
 
 
@@ -53,7 +53,7 @@ def diagnose(
 def facts_of(
     report: Report, profile: Profile | None, ceilings: Ceilings, found: Diagnosis, flops: int | None, facts: TaskFacts | None = None
 ) -> Facts:
-    """Returns the facts about a verified program and its diagnosis that the catalogue's conditions depend on."""
+    """Returns the facts about a verified program and its diagnosis on which the catalogue's conditions depend."""
     return Facts(
         device=ceilings.kind,
         bottleneck=found.bottleneck,
@@ -84,7 +84,7 @@ def facts_of(
 
 
 def _kernels(profile: Profile | None, ceilings: Ceilings) -> dict[str, Any]:
-    """Returns the part of `Facts` that concerns a program's kernels; empty if they are unknown."""
+    """Returns the part of `Facts` that concerns a program's kernels, or an empty dict if they are unknown."""
     if profile is None or ceilings.kind != "cuda":
         return {}
     kernels = runs(profile)
@@ -110,7 +110,7 @@ def _gap_share(report: Report, profile: Profile | None) -> float | None:
 
 
 def task_structure(facts: TaskFacts | None) -> dict[str, Any]:
-    """Returns the task's part of `Facts`; empty if its graph is unknown."""
+    """Returns the part of `Facts` that concerns the task, or an empty dict if its graph is unknown."""
     if facts is None or facts.structure is None:
         return {}
     return {
@@ -122,7 +122,7 @@ def task_structure(facts: TaskFacts | None) -> dict[str, Any]:
 
 
 def runs(profile: Profile) -> list[tuple[KernelProfile, float]]:
-    """Return the kernels of a call, each with how often it runs. Copies and fills do not count as kernels."""
+    """Returns the kernels of a call, each with the number of times that it runs. Copies and fills do not count as kernels."""
     return [(kernel, kernel.calls / max(profile.iterations, 1)) for kernel in profile.kernels if not MOVED.match(kernel.name)]
 
 

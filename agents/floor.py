@@ -1,4 +1,4 @@
-"""The floor: the shortest time that any program could take for a piece of work on a device. Plans, diagnoses, requests and pages all use this model.
+"""The floor: the shortest time that any program could take for a piece of work on a device. Plans, diagnoses, prompts and pages all use this model.
 
 The floor is the longer of two times: that of the minimum memory traffic at the bandwidth of a plain stream, and that of the operations in the fastest
 arithmetic that the precision policy allows on the device. Under fp32-strict, on devices with TF32 tensor cores, that arithmetic splits each product
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from compiler import Group
     from verifier.graph import Capture
 
-SMALL = 0.2  # share of the time to move data below which arithmetic is not worth a word
+SMALL = 0.2  # if arithmetic takes less than this share of the time to move the data, it is not mentioned
 _RUN = re.compile(r"\b(g\d+)\s*(?:-|–|to)\s*(g\d+)\b(?:\s+every\s+([1-9]\d*))?")
 LOOPS = ("pool", "scan", "order")  # families of kernels without products
 STEP_US = 1.0  # one exchange of a recurrent state between blocks, through the L2 cache
@@ -35,7 +35,7 @@ UNITS: dict[Arithmetic, str] = {
 
 @dataclass(frozen=True)
 class Floor:
-    """The floor and its parts. All times are in milliseconds, and 0 if there is nothing to do."""
+    """The floor and its parts. All times are in milliseconds; a time is 0 if there is nothing to do."""
 
     nbytes: int
     flops: int
@@ -65,8 +65,8 @@ class Floor:
 
 
 def floor_of(nbytes: int | None, flops: int | None, figures: DeviceFigures, precision: str, *, products: bool = True) -> Floor:
-    """Returns the floor. `products`: whether `flops` belong to products, which may run on tensor cores, or to operators that only the fp32 units
-    compute."""
+    """Returns the floor. `products`: whether `flops` belong to products, which may run on tensor cores, or to operators that run only on the fp32
+    units."""
     arithmetic = fastest(figures, precision) if products else "fp32"
     count = flops or 0
     return Floor(
@@ -82,7 +82,7 @@ def fastest(figures: DeviceFigures, precision: str) -> Arithmetic:
 
 def floor_of_task(compiled: Compiled, capture: Capture) -> Floor:
     """Returns the floor of the whole task, fused into one pass that reads inputs and weights once and writes outputs once. If the capture counts a
-    layer as one operator (such as a recurrent layer), its operations are known only at group level."""
+    layer (such as a recurrent layer) as one operator, its operations are known only at group level."""
     flops = max(capture.flops or 0, sum(group.flops for group in compiled.plan.groups if multiplies(group)))
     return floor_of(capture.bytes_min, flops, compiled.figures, compiled.plan.precision)
 
@@ -93,7 +93,7 @@ def operations(compiled: Compiled, capture: Capture) -> int | None:
 
 
 def steps_text(dependent_steps: int, exchanges: int = 1) -> str:
-    """Says what the floor does not count. `exchanges` is the number of products and reductions of a step that need each other."""
+    """Says what the floor leaves out. `exchanges` is the number of products and reductions in a step that depend on one another."""
     if not dependent_steps:
         return (
             "It counts bytes and products alone, in this arithmetic and as the task's operators stand (a cheaper split or less work goes below it): "

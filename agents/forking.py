@@ -1,4 +1,4 @@
-"""Forks: a run that inherits the events of another run up to a given event and continues with other settings.
+"""Forks. A fork is a run that inherits another run's events up to a given event and continues with other settings.
 
 The new run's journal contains the parent's events, unchanged and with their original numbers, followed by `run.forked`. The new run's replay cannot
 diverge, because the workflow replays the inherited events under the settings with which they were written (`Engine.settings`), so every decision that
@@ -59,7 +59,7 @@ def settings_by_fork(events: Sequence[Event]) -> list[tuple[int, Settings]]:
 
 def former(events: Sequence[Event]) -> list[tuple[int, Settings]]:
     """Returns the earlier settings of a forked run, each with the seq of the fork that replaced them. If a fork changed the workflow, none of the
-    events inherited before it involved a role, so they remain valid under the new settings."""
+    events inherited before it involved a role, so these events remain valid under the new settings."""
     history = settings_by_fork(events)
     ended = [(fork, before) for (_, before), (fork, _) in zip(history, history[1:], strict=False)]
     return [(fork, before) for fork, before in ended if before.workflow == history[-1][1].workflow]
@@ -127,7 +127,7 @@ def _inherited(event: Event, run: str) -> Event:
 
 
 def roles_in_force(run: Engine, roles_by: Callable[[Settings], Roles]) -> Roles:
-    """Returns the roles of a forked run. Each call goes to the role given by the settings in effect for its span."""
+    """Returns the roles of a forked run. Each call goes to the role specified by the settings in effect for its span."""
     planner, coder, verifier = (cast(Any, _InForce(run, role, roles_by)) for role in ("planner", "coder", "verifier"))
     return Roles(planner, coder, verifier)
 

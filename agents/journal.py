@@ -1,6 +1,6 @@
 """Traces on disk and in memory. On disk, a trace is a file `trace.jsonl` with one event per line, next to `artefacts/<sha>`.
 
-A directory has one owner at a time. Opening it as the owner increments the number in `lease`, and from then on every append by the previous owner is
+A directory has one owner at a time. Opening it as the owner increments the number in `lease`. From then on, every append by the previous owner is
 refused. Events that people write (control events and notes) can be appended without being the owner.
 """
 
@@ -78,8 +78,8 @@ def line_of(event: Event) -> bytes:
 
 
 def read_trace(folder: Path) -> tuple[list[Event], Iterator[tuple[str, bytes]]]:
-    """Returns the events and artefacts (sha, bytes) of a trace directory. Drops an incomplete last line. Raises `TraceDamaged` for a corrupt
-    artefact."""
+    """Returns the events and artefacts (sha, bytes) of a trace directory. Drops an incomplete last line. Raises `TraceDamaged` if an artefact is
+    corrupt."""
     data = (folder / TRACE).read_bytes()
     complete = data[: data.rfind(b"\n") + 1]
     return parse_lines(complete.splitlines()), _artefacts(folder)
@@ -98,7 +98,7 @@ def _artefacts(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def write_trace(folder: Path, events: Sequence[Event], artefacts: Iterator[tuple[str, bytes]] | Sequence[tuple[str, bytes]]) -> None:
-    """Write a trace directory that `read_trace` reads back unchanged. The directory must not contain a trace yet."""
+    """Writes a trace directory that `read_trace` reads back unchanged. The directory must not contain a trace yet."""
     if (folder / TRACE).exists():
         raise FileExistsError(f"{folder} already holds a trace")
     (folder / ARTEFACTS).mkdir(parents=True, exist_ok=True)
@@ -174,7 +174,7 @@ class MemoryJournal:
 
 
 class FileJournal:
-    """The trace of one directory. Appends are synchronous and use fsync. They take a few hundred microseconds and are never left incomplete."""
+    """The trace of one directory. Appends are synchronous and use fsync. Each takes a few hundred microseconds and is never left incomplete."""
 
     def __init__(self, folder: Path, run: str = "", *, owner: bool = True):
         """Opens or begins a trace. The owner takes the lease and removes a last line that a crash left incomplete."""

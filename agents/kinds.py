@@ -34,13 +34,13 @@ class Part(BaseModel):
 
 
 class Payload(Part):
-    """The contents of an event of one kind; `event` below gives each kind its name."""
+    """The contents of an event of one kind. `event`, below, gives each kind its name."""
 
     kind: ClassVar[str]
-    words: ClassVar[str]  # how such an event is referred to after the word "on"
+    words: ClassVar[str]  # what such an event is called after the word "on"
     found_under: ClassVar[tuple[str, ...]]  # groups by which a search in the trace can be filtered
     shown: ClassVar[str]  # the values that the run's row takes from it
-    in_order: ClassVar[bool]  # whether a resumed workflow writes it again at the same place in its span
+    in_order: ClassVar[bool]  # whether a resumed workflow writes it again in the same place in its span
 
     @property
     def effect(self) -> str:

@@ -1,8 +1,8 @@
 """Documents that people add. A diagnosis may use them and must cite them. A team's documents are stored in Postgres; for the command line, they are
 read from a folder.
 
-`FolderLibrary` implements `agents.ports.Library` for `.md` and `.txt` files and ranks passages with BM25. Both libraries split documents with this
-module, so a citation means the same everywhere. A passage is a heading with its paragraphs, has at most PASSAGE_CHARACTERS, and never spans a
+`FolderLibrary` implements `agents.ports.Library` for `.md` and `.txt` files and ranks passages with BM25. Both libraries use this module to split
+documents, so a citation means the same everywhere. A passage is a heading with its paragraphs, has at most PASSAGE_CHARACTERS, and never spans a
 heading.
 """
 
@@ -35,7 +35,7 @@ STOP = frozenset(
 
 
 async def look_up(span: Span, query: str, count: int = FOUND) -> list[Passage]:
-    """Returns passages for a query, as an effect of `span`, so that a resumed run cites the same passages as before. Returns None if there is no
+    """Looks up passages for a query as an effect of `span`, so that a resumed run cites the same passages as before. Returns None if there is no
     library."""
     library = span.run.library
     if library is None or not query.strip():

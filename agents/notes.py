@@ -15,7 +15,7 @@ COMPILER = "built-in"  # the recipient of notes to any role that the compiler pl
 
 
 class Notes:
-    """A projection of the trace: `note.added` adds a note, and `llm.requested` (or the effect "notes") marks it as delivered to a role.
+    """A projection of the trace: `note.added` adds a note, and `llm.requested` (or the "notes" effect) marks it as delivered to a role.
 
     A request without a reply does not use up a note: it is sent again with the same key and the same notes.
     """
@@ -36,8 +36,8 @@ class Notes:
 
     @contextmanager
     def claimed(self, agent: str, key: str, roles: Sequence[str] | None = None) -> Iterator[list[dict[str, Any]]]:
-        """Yields the notes for the prompt of `key`, oldest first. In the meantime, no other prompt of that role gets them. `roles`: all roles that
-        the recipient plays."""
+        """Yields the notes for the prompt of `key`, oldest first. Until the block ends, no other prompt of that role gets them. `roles`: all roles
+        that the recipient plays."""
         to = {*([agent] if roles is None else roles), "all"}
         mine = [note for seq, note in sorted(self._notes.items()) if note["to"] in to and self._owner(agent, seq) in (None, key)]
         fresh = [(agent, note["seq"]) for note in mine]

@@ -2,7 +2,7 @@
 
     skip cuda-graph, row-cache        these strategies are no longer tried from here on
     only try block-size               only these strategies are tried from here on
-    allow row-cache    /  allow all   cancels what was skipped, and any "only"
+    allow row-cache    /  allow all   cancels earlier skips and any "only"
 
 Strategies that the best program already uses are kept. Names come from the strategy catalogue; `block-size` stands for all tunable numbers of a
 kernel.
@@ -45,7 +45,7 @@ class Orders:
     only: frozenset[str] | None = None
 
     def obey(self, order: Order) -> str:
-        """Applies the order and returns a description of what applies from now on."""
+        """Applies the order and returns a description of the rules from now on."""
         if order.verb == "skip":
             self.skipped |= set(order.names)
             return f"{listed(order.names)} {'are' if len(order.names) > 1 else 'is'} no longer tried from here on"
@@ -62,7 +62,7 @@ class Orders:
         return f"{listed(order.names)} may be tried again"
 
     def refuses(self, strategy: str) -> str | None:
-        """Returns why notes forbid a strategy, or None if they do not. A program without a strategy is never refused."""
+        """Returns the reason why notes forbid a strategy, or None if they do not. A program without a strategy is never refused."""
         if strategy and strategy in self.skipped:
             return f"a note says to skip {strategy}"
         if strategy and self.only is not None and strategy not in self.only:

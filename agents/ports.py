@@ -1,4 +1,4 @@
-"""The engine's external interfaces. `agents` provides a file journal and a local verifier; `webapp` provides Postgres and the queue."""
+"""The engine's interfaces to the outside. `agents` provides a file journal and a local verifier; `webapp` provides Postgres and the queue."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ class VerifierPort(Protocol):
 
     A port may also have `async def describe() -> dict`, which returns known figures of the device for the plan (`threads`, `device_name`,
     `multiprocessors`, `l2_bytes`, `capability`, `bandwidth_gbs`, ... as read by `DeviceFigures.of`), and `async def missing() -> str`, which says why
-    the device cannot be used from here, or returns "" if it can. If it cannot, a run that began elsewhere waits for its device instead of ending.
+    the device cannot be used from here, or returns "" if it can. If the device cannot be used, a run that began elsewhere waits for it instead of
+    ending.
     """
 
     device: str
@@ -86,5 +87,5 @@ class ModelPort(KnownModels, Protocol):
 
     async def ask(self, profile: str, request: Request, *, key: str, run: str, on_delta: Callable[[Delta], Awaitable[None]]) -> Reply:
         """Returns one reply, streamed. Raises `ModelFailure` when the profile's own retries are exhausted. `key` and `run` identify requests that
-        wait for a person (mailbox) or whose replies are played from a recording. After a retry, the text starts over, and `on_delta` receives only
-        what extends the text that it already has. If the new text differs, the full reply replaces it at the end."""
+        wait for a person (mailbox) and those whose replies are played from a recording. After a retry, the text starts over, and `on_delta` receives
+        only what extends the text that it already has. If the new text differs, the full reply replaces it at the end."""

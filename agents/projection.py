@@ -141,7 +141,7 @@ class Summary(BaseModel):
     candidates: list[CandidateRow] = []
     verifications: list[VerificationRow] = []
     decisions: list[Decision] = []
-    ways: list[WayRow] = []  # the ways of a workflow that pursues several of them concurrently
+    ways: list[WayRow] = []  # the branches of a workflow that explores several concurrently
     tree: TreeChanged | None = None  # the latest state of the decision tree
     reference_timeline: ArtefactRef | None = None
     reference_profile: ArtefactRef | None = None
@@ -216,7 +216,7 @@ def _resumed(s: Summary, event: Event, p: RunResumed) -> None:
 
 @ROWS.on(RunForked)
 def _forked(s: Summary, event: Event, p: RunForked) -> None:
-    """Ends the parent's settings and limits, and the jobs that its verifiers had in progress."""
+    """Discards the parent's settings and limits, and the jobs that its verifiers had in progress."""
     s.state, s.pause, s.forked, s.inherited = "running", None, p, dict(s.spent)
     s.started = RunStarted.model_validate({**s.started.written(), **p.settings})
     s.limits = s.started.budget if "budget" in p.settings else s.limits

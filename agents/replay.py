@@ -73,7 +73,7 @@ class Replay:
                 self.asked.pop(said.key, None)
 
     def approved(self, proposed: int) -> bool:
-        """Returns whether a person resumed the run after that event and before an interruption."""
+        """Returns whether a person resumed the run after that event and before any interruption."""
         return self._resumed > proposed
 
     def edited(self, proposed: int) -> int | None:
@@ -85,14 +85,15 @@ class Replay:
         return bool(self._order.get(span))
 
     def inherited(self, before: int, span: str | None = None) -> bool:
-        """Returns whether the workflow still has to replay events before the event `before`, in this span and its children or in any span."""
+        """Returns whether the workflow still has to replay events that precede event `before`, either in this span and its children or in any
+        span."""
         for path, order in self._order.items():
             if order and order[0].seq < before and (span is None or path == span or path.startswith(f"{span}/")):
                 return True
         return False
 
     def passed(self, key: str) -> bool:
-        """Returns whether the journal shows that the workflow got past this effect."""
+        """Returns whether, according to the journal, the workflow got past this effect."""
         span, _, number = key.rpartition("#")
         return self.ahead(span) or self._furthest.get(span, 0) > int(number)
 

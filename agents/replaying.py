@@ -150,8 +150,8 @@ def in_turn(event: Event) -> bool:
 
 
 class RecordedModels:
-    """A `ModelPort` that plays the exchanges of one trace. It finds them by their journal keys, and fails on a request that differs from the recorded
-    one."""
+    """A `ModelPort` that plays back the exchanges of one trace. It finds them by their journal keys and fails on a request that differs from the
+    recorded one."""
 
     def __init__(self, exchanges: Sequence[tuple[int, Exchange]], turns: Turns, whole: bool):
         self._by_key = {exchange.key: (seq, exchange) for seq, exchange in exchanges}
@@ -182,7 +182,7 @@ class RecordedModels:
 
 
 class RecordedVerifier:
-    """A `VerifierPort` that plays the verdicts of one trace with their original durations."""
+    """A `VerifierPort` that plays back the verdicts of one trace with their original durations."""
 
     def __init__(self, events: Sequence[Event], recorded: Journal, journal: Journal, turns: Turns):
         started = events[0].of(RunStarted)

@@ -1,4 +1,4 @@
-"""Writes the files that a finished run leaves next to its trace, for people and scripts: reports, the best program, and a summary."""
+"""Writes a finished run's files next to its trace, for people and scripts: reports, the best program, and a summary."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agents.roles.situation import Roles
 
 log = logging.getLogger(__name__)
-LOOK_SECONDS = 0.2  # interval at which a paused run checks whether the calls in flight have ended
+LOOK_SECONDS = 0.2  # interval in seconds at which a paused run checks whether the calls in flight have ended
 T = TypeVar("T")
 
 RECORDED = tuple(name for name in Settings.model_fields if name not in ("tier", "budget"))
@@ -134,8 +134,8 @@ class Engine:
         return Span(self, path, title, agent)
 
     async def parallel(self, *calls: Coroutine[Any, Any, T]) -> list[T | OutOfBudget]:
-        """Runs workers concurrently, each with its own spans, until all have ended. The result of a worker that the budget refused is the
-        `OutOfBudget`. Any other exception cancels the remaining workers and is raised."""
+        """Runs workers concurrently, each with its own spans, until all have ended. If the budget refused a worker, its result is the `OutOfBudget`
+        exception. Any other exception cancels the remaining workers and is raised."""
         tasks = [asyncio.ensure_future(_refusable(call)) for call in calls]
         try:
             return list(await asyncio.gather(*tasks))
@@ -233,8 +233,7 @@ class Engine:
     # the journal
 
     async def append(self, events: Sequence[NewEvent]) -> list[Event]:
-        """Appends atomically. If a cancellation arrives during an append, waits for the append, so that nothing is written without the engine's
-        knowledge."""
+        """Appends atomically. If a cancellation arrives during an append, waits for the append, so that the engine always knows what was written."""
         task = asyncio.ensure_future(self._append(events))
         try:
             return await asyncio.shield(task)
@@ -271,7 +270,7 @@ class Engine:
         match event.body:
             case ControlRequested() as asked:
                 self._control(asked)
-            case RunForked() as fork:  # control requests and limits of the parent do not apply to this run
+            case RunForked() as fork:  # the parent's control requests and limits do not apply to this run
                 self.ledger.limits = settings_of_fork(fork).budget
                 self._running.set()
                 self._cancelled_by = None
@@ -326,7 +325,7 @@ class Engine:
 
     async def need_device(self) -> None:
         """Checks that the device is available before a job. A run that was resumed on a host without its device waits here until it is moved to a
-        host that has it; nothing is lost."""
+        host that has one. Nothing is lost."""
         missing = getattr(self.verifier, "missing", None)
         while missing is not None and self.replay.finished and (why := await missing()):
             hint = f"continue with solve and --resume on a host with {self.settings.device}"
@@ -349,7 +348,7 @@ class Engine:
 
     async def _stands_still(self, leave: bool = False) -> bool:
         """Returns True once no call is in flight. Waits for other workers' calls, because they are already paid for. Returns False if a person
-        resumes the run first. A run that has to `leave` does not wait for replies that may take a person hours, because they cost nothing and are
+        resumes the run first. A run that has to `leave` does not wait for a person's replies, which may take hours, because they cost nothing and are
         requested again."""
         while not self._running.is_set():
             if not self.ledger.in_flight(self._asked_of_people() if leave else ()):
@@ -386,7 +385,7 @@ class Engine:
         return Finish("cancelled", f"cancelled by {self._cancelled_by}; what was measured until then is kept", self._best_known())
 
     async def _finish(self, finish: Finish, error: Exception | None = None) -> None:
-        """Closes everything that is open and ends the run in a single append."""
+        """Closes everything that is still open and ends the run, all in a single append."""
         await self.refresh()
         if self.summary.state == "finished":
             return

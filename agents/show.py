@@ -1,4 +1,4 @@
-"""Terminal output: a line per event, a page per run, and a table for several runs."""
+"""Formats output for a terminal: a line per event, a page per run, and a table for several runs."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def _usage_row(u: UsageRow) -> list[str]:
 
 
 def why_paused(summary: Summary) -> str:
-    """Returns why a run is paused and what to do about it."""
+    """Explains why a run is paused and what to do about it."""
     reason, hint = (summary.pause.reason, summary.pause.hint) if summary.pause else ("", "")
     said = f"{reason.rstrip('.')}." if reason else ""
     return f"{said} {hint[:1].upper()}{hint[1:].rstrip('.')}." if hint else said

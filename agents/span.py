@@ -62,7 +62,8 @@ class Done:
 
 
 class Span:
-    """Use as `async with run.span(path, title) as span`. Everything inside a span is sequential, so its events and effects can be counted."""
+    """A span, used as `async with run.span(path, title) as span`. Everything inside a span is sequential, so its events and effects can be
+    counted."""
 
     def __init__(self, run: Engine, path: str, title: str, agent: Agent = "engine"):
         self.run, self.path, self.title, self.agent = run, path, title, agent
@@ -76,7 +77,7 @@ class Span:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        # Any other exception (cancellation, a lost lease, a bug) is either handled by the engine in one append or left for the resume.
+        # Any other exception (cancellation, a lost lease, a bug) is either handled by the engine in one append or left for a later resume.
         if isinstance(error, OutOfBudget):
             await self._close("skipped", self.summary or str(error))
         elif isinstance(error, Ended):
@@ -156,8 +157,8 @@ class Span:
         return await ask(self, self.key(), agent, profile, request)
 
     async def notes(self, agent: Agent) -> list[str]:
-        """Return people's notes to that agent since its last prompt, for prompts that have a dedicated place for them. Each note is delivered once:
-        `ask` adds only the notes that were not taken here."""
+        """Returns the notes that people have sent to that agent since its last prompt, for prompts that have a dedicated place for them. Each note is
+        delivered once: `ask` adds only the notes that were not taken here."""
         key = self.key()
         recorded = self.run.replay.effects.get(key)
         if recorded is None:
@@ -212,7 +213,7 @@ class Span:
         return {**payload, **self.run.replay.plans[seq].written()} if seq is not None else payload
 
     async def reserve(self, key: str, amounts: dict[str, float], keep: dict[str, float] | None = None) -> None:
-        """Reserves budget before a call. A refusal is an effect, because the run must take the same path again after a resume."""
+        """Reserves budget before a call. A refusal is an effect, because the run must take the same path again when it is resumed."""
         refused = self.run.replay.effects.get(key)
         if refused is not None:
             value = refused.value
@@ -227,7 +228,7 @@ class Span:
             raise
 
     async def room_for(self, number: int) -> None:
-        """Refuse a program before it is requested, if the program budget has no room. Like any other refusal, this is an effect."""
+        """Refuses a program before it is requested if the program budget has no room for it. Like any other refusal, this is an effect."""
         key, most = f"{self.path}#room", self.run.ledger.limits.candidates
         if (refused := self.run.replay.effects.get(key)) is not None:
             raise OutOfBudget(refused.value["unit"], refused.value["spent"], refused.value["limit"])
@@ -251,8 +252,8 @@ class Span:
         way: int | None = None,
         last: bool = False,
     ) -> CandidateProposed:
-        """Records a candidate, which counts against the program budget. Only a replacement for the winner (`last`) may exceed the budget, by one.
-        Without a `number` (parallel workers), the candidate gets the next free one and keeps it when the run is resumed; the number is in the
+        """Records a candidate, which counts against the program budget. Only a replacement for the winner (`last`) may exceed the budget, and only by
+        one. Without a `number` (parallel workers), the candidate gets the next free one and keeps it when the run is resumed; the number is in the
         returned payload."""
         key = self.key()
         run = self.run
@@ -280,13 +281,13 @@ class Span:
         return await self.job(CaptureJob(**self._common()))
 
     async def verify(self, source: str, candidate: int | None, tier: Tier, *, last: bool = False, rival: str | None = None) -> Done:
-        """Verifies a program. Verifications with `last` (those of the winner) may use what the search has to leave unspent. `rival`: a program that
-        is timed alternately with this one."""
+        """Verifies a program. Verifications with `last` (those of the winner) may use the part of the budget that the search has to leave unspent.
+        `rival`: a program that is timed alternately with this one."""
         return await self.job(VerifyJob(**self._common(), program_source=source, tier=tier, rival_source=rival), candidate, last=last)
 
     async def profile(self, source: str | None, candidate: int | None) -> Done:
-        """Profiles a candidate or the reference, on a GPU with hardware counters. Attaches the timeline and the profile if the profiler produced
-        them."""
+        """Profiles a candidate or the reference. On a GPU, this includes hardware counters. Attaches the timeline and the profile if the profiler
+        produced them."""
         counters = self.run.settings.device.startswith("cuda")
         done = await self.job(ProfileJob(**self._common(), program_source=source, counters=counters), candidate, last=True)
         profile = done.result.profile
@@ -298,7 +299,7 @@ class Span:
         return done
 
     async def job(self, job: Job, candidate: int | None = None, *, last: bool = False) -> Done:
-        """Has a verifier run a job, or takes the result from the journal. Raises `OutOfBudget` before the job starts, never during it.
+        """Has a verifier run a job, or takes the job's result from the journal. Raises `OutOfBudget` before the job starts, never while it runs.
 
         A host failure (`JobResult.error`) is retried once under a separate key; a second one ends the run.
         """

@@ -24,7 +24,7 @@ NEAR_FLOOR = 0.95
 
 
 def stopping(run: Engine, situation: Situation, advice: Advice, *, patience: int = PATIENCE) -> Advice:
-    """Returns the given advice, or advice to stop if the engine has a reason to do so. Population searches pass a `patience` of several
+    """Returns the given advice, or advice to stop if the engine has a reason to stop. Population searches pass a `patience` of several
     generations."""
     if advice.route == "stop":
         return advice
@@ -33,7 +33,7 @@ def stopping(run: Engine, situation: Situation, advice: Advice, *, patience: int
 
 
 def enough(run: Engine, situation: Situation) -> str | None:
-    """Returns why the best program is good enough (it reached the target, or 95 % of the floor), or None if it is not."""
+    """Returns the reason why the best program is good enough (it reached the target, or 95 % of the floor), or None if it is not."""
     best, target = situation.best, run.settings.target
     if best is None:
         return None
@@ -61,8 +61,8 @@ def floor_ms(situation: Situation, attempt: Attempt) -> float | None:
 
 
 def plateau(situation: Situation, advice: Advice | None = None, *, patience: int = PATIENCE) -> str | None:
-    """Returns why the search is on a plateau, or None if it is not. If there is advice that leaves the families without gains, the search may
-    continue for another `patience` programs."""
+    """Returns the reason why the search counts as being on a plateau, or None if it does not. If there is advice that leaves the families without
+    gains, the search may continue for another `patience` programs."""
     flat = since_last_gain(situation.attempts)
     if len(flat) < patience:
         return None

@@ -18,7 +18,7 @@ def unchanged(task: str, program: str) -> bool:
 
 
 def _described(module: ast.Module, entry: str) -> list[str]:
-    """Returns the entry's class and everything in the module that it needs, in the order of first use."""
+    """Returns the entry class and everything that it needs from the module, in the order of first use."""
     known = _definitions(module)
     entry = _meant(known, entry)
     names: dict[str, str] = {entry: "entry"}

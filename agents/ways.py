@@ -1,4 +1,4 @@
-"""The parallel ways of a run, derived from its events: the programs of each way and the decisions that moved it."""
+"""The parallel branches ("ways") of a run, derived from its events: the programs of each branch and the decisions that changed its state."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ WORDS = {"begun": "begins", "leads": "takes the lead", "trails": "does not take 
 class WayRow(BaseModel):
     number: int
     begun: int = 1  # round
-    ended: str = ""  # why it ended; empty while it is active
-    leads: bool = False  # true if its program is the fastest of all ways
+    ended: str = ""  # the reason why it ended; empty while it is active
+    leads: bool = False  # true if its program is the fastest across all branches
     steps: list[int | SerializeAsAny[WayChanged]] = []  # its program numbers and state changes, in trace order
 
     @property
@@ -22,12 +22,12 @@ class WayRow(BaseModel):
 
     @property
     def stands(self) -> str:
-        """Returns the way's state in a word or two."""
+        """Returns the branch's state in a word or two."""
         return "leads" if self.leads else "ended" if self.ended else "goes on"
 
 
 def change(ways: list[WayRow], p: WayChanged) -> None:
-    """Applies a change to a way, creating the way if it is unknown."""
+    """Applies a change to a branch, creating the branch if it is unknown."""
     row = _row(ways, p.way, p.round)
     row.steps.append(p)
     if p.what == "leads":
@@ -38,14 +38,14 @@ def change(ways: list[WayRow], p: WayChanged) -> None:
 
 
 def belongs(ways: list[WayRow], p: CandidateProposed) -> None:
-    """Adds a program to its way. A program that belongs to no way is ignored."""
+    """Adds a program to its branch. A program that belongs to no branch is ignored."""
     if p.way is not None:
         _row(ways, p.way, 1).steps.append(p.candidate)
 
 
 def told(p: WayChanged) -> str:
-    """Returns what happened to a way, as a sentence that omits its number: "migrates to candidate 5 of way 2: 2 programs in a row brought no
-    gain."."""
+    """Returns what happened to a branch, as a sentence that omits the branch's number: "migrates to candidate 5 of way 2: 2 programs in a row brought
+    no gain."."""
     said = WORDS.get(p.what, p.what)
     if p.candidate is not None:
         said += {"begun": " from", "migrated": " to", "ended": " with"}.get(p.what, " with") + f" candidate {p.candidate}"

@@ -26,7 +26,7 @@ from screenshots import CHROMIUM, ROOT, Failed, installation, store
 FOLDER = ROOT / "docs/screenshots/first-run"
 PATIENCE_MS = int(os.environ.get("FIRST_RUN_MINUTES", "20")) * 60_000
 RESULT = re.compile(r"\d× |Not correct|too noisy|No reliable speedup")
-PASSWORD = "correct horse staple"  # of an installation that exists for one walkthrough only
+PASSWORD = "correct horse staple"  # for an installation that exists only for one walkthrough
 OWN = '''import torch
 from torch import nn
 
@@ -69,7 +69,7 @@ class Walk:
         self.pictures.append(name)
 
     def wait_for_result(self) -> None:
-        """Waits on a run's page until a verification of a program has ended."""
+        """Waits on a run's page until one of its programs has been verified."""
         self.page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/"))
         self.picture("running")
         try:

@@ -1,6 +1,6 @@
 """`make screenshots` starts a temporary installation with the real H200 runs of examples/traces and saves every page as docs/screenshots/*.png.
 
-Each page is shown light and dark at 1440 px, some also at 390 px. The images are reduced to a palette (Pillow) and take at most 6 MB in total. The
+Each page is shown light and dark at 1440 px, some also at 390 px. The images are reduced to a palette (Pillow) and take up at most 6 MB in total. The
 command stops with an explanation if the installation does not start, a page responds with an error, or the console is not empty.
 """
 
@@ -53,7 +53,7 @@ class GatedMLP(nn.Module):
 class Shot:
     name: str
     path: str  # a URL, or the name of one that the seed script returned
-    act: Callable[[Page], None] = lambda page: None  # before the picture
+    act: Callable[[Page], None] = lambda page: None  # performed before the picture is taken
     phone: bool = False  # also at 390 px
     signed_in: bool = True
     whole: bool = False  # the full page instead of only the visible part

@@ -1,4 +1,4 @@
-"""The command `stitchwork`."""
+"""The `stitchwork` command."""
 
 from __future__ import annotations
 
@@ -291,7 +291,7 @@ def _read(path: Path) -> str:
 
 
 def _run(text: str) -> str:
-    """Returns a run's id, given alone or as part of the address of its page."""
+    """Returns a run's id, given on its own or as part of its page's address."""
     part = next((part for part in reversed(text.split("/")) if _is_uuid(part)), None)
     if part is None:
         raise Unusable(f"{text!r} is no run: give its id, or the address of its page; `stitchwork runs` lists them")

@@ -21,7 +21,7 @@ class NoLogin(Exception):
 class Login:
     url: str  # without a trailing slash
     token: str
-    source: str  # where the login comes from, as shown to people
+    source: str  # the source of the login, as shown to people
 
 
 def kept_at() -> Path:
@@ -58,7 +58,7 @@ def exposed(url: str) -> bool:
 
 
 def keep_login(url: str, token: str) -> Path:
-    """Write the file, which has mode 0600 from the moment it is created."""
+    """Writes the file, which has mode 0600 from the moment it is created."""
     path = kept_at()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_suffix(".new")

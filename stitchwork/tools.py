@@ -42,7 +42,8 @@ Run = Annotated[str, Field(description="Id of a run or verification.")]
 
 
 def build_server(connect: Connect, *, local: bool) -> MCPServer:
-    """`connect` returns the connection for a call. `local`: the server runs on the user's own machine and may read the files that the user names."""
+    """Builds the server. `connect` returns the connection for a call. `local`: the server runs on the user's own machine and may read the files that
+    the user names."""
     server = MCPServer("stitchwork", title="Stitchwork", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING")
     tools = Tools(connect, local)
     for tool in (

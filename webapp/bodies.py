@@ -20,7 +20,7 @@ from webapp.database import in_thread
 from webapp.pacing import PacedRequest
 
 ANYBODYS = 1 << 20
-MOST = 48 << 20  # a packed zip of tasks
+MOST = 48 << 20  # enough for a zip file of tasks
 TOO_LARGE = "The request is larger than {} MiB."
 STRANGERS = "Sign in, or send a token, for a request of more than 1 MiB."
 MEMBERS = "A source has at most 512 KiB, and a zip of tasks {} MiB."

@@ -1,4 +1,4 @@
-"""Locates this installation's data. This module does not need Django, because the supervisor also uses it."""
+"""Locates this installation's data. This module does not depend on Django, because the supervisor also uses it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Checks the origin of browser connections. Only pages from exactly this origin, including the port, under one of our host names may connect.
 
-All ports of a host share cookies, so a foreign page on another port of the same host would carry our visitor's session.
+All ports of a host share cookies, so a foreign page on another port of the same host would send our visitor's session cookie with its requests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Chooses the axes of a task's landscape. Axes are compiler strategies and parameters that change the program; they are added until there are enough
+"""Chooses the axes of a task's landscape. Axes are compiler strategies and parameters that change the program. They are added until there are enough
 distinct programs."""
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from compiler.planning.knobs import Number, numbers, rank
 
 GROUPS = 3  # number of generated kernels whose choices are varied: those that move the most bytes
 
-# Each row is (name, values, catalogue strategy, kernel styles that it can change); an empty last field means all styles. A number that represents a
-# strategy carries the strategy's name.
+# Each row is (name, values, catalogue strategy, kernel styles that it can change). If the last field is empty, the axis can change all styles. A
+# number that represents a strategy carries the strategy's name.
 CUDA: tuple[tuple[str, tuple[int, ...], str, tuple[str, ...]], ...] = (
     ("warp-row", (0, 1), "warp-per-row", ("rows", "split")),
     ("parallel-split", (0, 1), "parallel-split", ("rows",)),
@@ -47,13 +47,13 @@ CPU: tuple[tuple[str, tuple[int, ...], str, tuple[str, ...]], ...] = (
     ("line", (4096, 1024, 16384), "block-size", ("rows", "elements")),
     ("leave-to-library", (0, 1), "leave-to-library", ()),
 )
-STRATEGIES = ("parallel-split", "row-cache", "non-temporal-stores", "leave-to-library", "cuda-graph")  # the rest are numbers
+STRATEGIES = ("parallel-split", "row-cache", "non-temporal-stores", "leave-to-library", "cuda-graph")  # all other axes are numbers
 # Numbers for the kernels that families generate (products, convolutions, pools, scans over time), named as in `compiler.planning.knobs`.
 FAMILIES = {
     "tile": "register-blocking", "stages": "software-pipeline", "split": "split-k", "strip": "work-per-thread", "warps": "block-size",
     "window-threads": "block-size", "direct": "tile-reuse",
 }  # fmt: skip
-BINARY = ("warp-row", "direct")  # numbers that choose between two kernels
+BINARY = ("warp-row", "direct")  # numbers that select one of two kernels
 FIELDS = {"block": "threads", "warp-row": "warp_rows", "scan-rows": "lanes"}  # fields of Shape that hold the compiler's own number
 
 
@@ -157,7 +157,7 @@ def options_at(axes: tuple[Axis, ...] | list[Axis], values: tuple[int, ...]) -> 
 
 
 class Printed:
-    """Caches programs by the choices that differ from the compiler's own, so trying another axis only generates programs that are new."""
+    """Caches programs by the choices that differ from the compiler's own, so that trying another axis generates only new programs."""
 
     def __init__(self, plan: CompilerPlan, task_source: str):
         self.plan, self.task_source = plan, task_source

@@ -133,7 +133,7 @@ class Landscape:
                     yield number, value
 
     def describe(self, point: Point) -> str:
-        """Describes the choices that differ from the compiler's own."""
+        """Returns a description of the choices that differ from the compiler's own."""
         parts = [
             f"{axis.label} = {axis.values[at]}" if axis.numeric else f"{axis.label} {'on' if axis.values[at] else 'off'}"
             for axis, at in zip(self.axes, point, strict=True)

@@ -31,7 +31,7 @@ ANSWERS = {
 
 
 class Player:
-    """State shared by the three roles. `asks`: if set, a model plays this role. Otherwise the role is built in, costs nothing, and makes none of a
+    """State shared by the three roles. `asks`: whether a model plays this role. If not, the role is built in, costs nothing, and makes none of a
     model's errors."""
 
     name = PROFILE
@@ -132,7 +132,7 @@ class LandscapeCoder(Player):
         if parent is None:
             await self.ask(span, "coder", "coder/write")
             return self.edit(self.written(self._first()), "The first program")
-        if advice is None:  # a new plan, although there are programs already
+        if advice is None:  # a new plan, although programs already exist
             await self.ask(span, "coder", "coder/write")
             base = self.landscape.point(self.point_of(parent))
             return self.edit(self.written(self._point(self._preferred([self._drawn(), self._drawn()], base), base)), "The new plan")
@@ -179,8 +179,8 @@ class LandscapeCoder(Player):
         return self.landscape.index(point)
 
     def _repaired(self, parent: Attempt) -> Written:
-        """Returns a repair based on the report. A fault that has been understood stays fixed for the rest of the run. If the program fails in the
-        table itself, the change is undone."""
+        """Returns a repair based on the report. Once understood, a fault stays fixed for the rest of the run. If the program fails in the table
+        itself, the change is undone."""
         written: Written = parent.edit.options
         draw = self.hand.draw()
         if written.fault:
@@ -234,7 +234,7 @@ class LandscapeVerifier(Player):
         return max(two, key=lambda move: landscape.speedup(point + (move[1] - here[move[0]]) * landscape.strides[move[0]]))
 
     def answering(self, moves: list[tuple[int, int]], point: int, bottleneck: str) -> list[tuple[int, int]]:
-        """Returns the moves whose strategy addresses the bottleneck, restricted to the slowest kernel if that is known."""
+        """Returns the moves whose strategy addresses the bottleneck, restricted to the slowest kernel if it is known."""
         landscape = self.landscape
         fitting = [move for move in moves if bottleneck in _answers(landscape.axes[move[0]])]
         shares = landscape.shares[point] if landscape.shares else None
@@ -269,5 +269,5 @@ def _named(axis: Axis, value: int) -> str:
 
 
 def cast(hand: Hand, models: Sequence[Role]) -> Roles:
-    """`models`: the roles played by the simulated model. The compiler plays the others at no cost and without a model's errors."""
+    """Assigns the roles. `models`: those played by the simulated model. The compiler plays the others at no cost and without a model's errors."""
     return Roles(LandscapePlanner(hand, "planner" in models), LandscapeCoder(hand, "coder" in models), LandscapeVerifier(hand, "judge" in models))

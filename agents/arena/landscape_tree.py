@@ -23,7 +23,7 @@ Choices = dict[int, int]
 
 
 class Answering(Protocol):
-    """The part of the simulated roles that a script needs: changes that address a bottleneck."""
+    """The part of the simulated roles that scripts need: changes that address a bottleneck."""
 
     def change(self, point: int, bottleneck: str, tried: set[int]) -> tuple[int, int] | None: ...
 

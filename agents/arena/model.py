@@ -24,7 +24,7 @@ class Quality:
     name: str
     insight: float  # probability that a change addresses the diagnosed bottleneck, if any change does
     foresight: float  # probability that, of two considered changes, the one that is really better is proposed
-    family_fault: float  # probability, per choice, that programs with it fail until it is repaired in this run, so a retry does not help
+    family_fault: float  # probability, per choice, that programs with it fail until it is repaired in this run; a plain retry does not help
     program_fault: float  # probability, per program, that it fails until it is repaired
     repair: float  # probability that a repair based on the report's evidence removes the fault
     perturbed: float = 0.3  # probability, per choice, that the first program deviates from the compiler's own choice
@@ -92,7 +92,7 @@ class Written:
 
 
 class Hand:
-    """The simulated model's abilities in one run. Faults are drawn once, and a fault that was repaired based on evidence stays fixed."""
+    """The simulated model's abilities in one run. Faults are drawn once. A fault that has been repaired based on evidence stays fixed."""
 
     def __init__(self, landscape: Landscape, quality: Quality, seed: int):
         self.landscape, self.quality, self.seed = landscape, quality, seed

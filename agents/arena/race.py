@@ -1,4 +1,4 @@
-"""Runs workflows on landscapes: the engine and the workflows are real, the model is simulated, times come from a table, and each workflow runs with
+"""Runs workflows on landscapes. The engine and the workflows are real, the model is simulated, and times come from a table. Each workflow runs with
 many seeds.
 
 One play is one run, identified by (landscape, workflow, seed). A play takes milliseconds, so a race can use a thousand seeds and tell apart workflows
@@ -60,8 +60,8 @@ class PlayedEvent:
 
 
 class PlayedJournal:
-    """The trace of a play, kept in memory because the engine needs one; artefacts are discarded. No other process writes to it, so there is nothing
-    to wait for."""
+    """The trace of a play, kept in memory because the engine needs one. Artefacts are discarded. No other process writes to the trace, so there is
+    nothing to wait for."""
 
     def __init__(self, run: str):
         self.run = run
@@ -115,9 +115,9 @@ class Play:
     regret_by_program: list[float] = field(default_factory=list)
     calls_to_near_best: int | None = None  # calls needed to reach 95 % of the best; None: never reached
     programs_to_near_best: int | None = None
-    failed: int = 0  # incorrect programs
-    repaired: int = 0  # failed programs that were followed by a correct one with the same parents
-    gains: int = 0  # programs that were the fastest so far when found
+    failed: int = 0  # number of incorrect programs
+    repaired: int = 0  # number of failed programs followed by a correct one with the same parents
+    gains: int = 0  # number of programs that were the fastest so far when found
     purposes: dict[str, int] = field(default_factory=dict)  # calls per prompt
 
     @property
@@ -165,7 +165,7 @@ def outcome_of(landscape: Landscape, workflow: str, seed: int, summary: Any, eng
 
 
 def curves(landscape: Landscape, quick: Sequence[Verified], result: Play) -> None:
-    """Records the regret, in the table's times, of the program that is currently the best by the workflow's own measurements."""
+    """Records the regret, based on the table's times, of the program that is currently best according to the workflow's own measurements."""
     best, incumbent, measured = result.best, 1.0, float("inf")
     by_call, by_program = [1 - 1 / best], [1 - 1 / best]
     for entry in quick:

@@ -94,7 +94,7 @@ def geometric_mean(values: Sequence[float]) -> float:
 def interval(rows: Sequence[Row]) -> tuple[float, float]:
     """Returns the interval of the geometric mean over all rows of a workflow."""
     tasks: dict[str, list[float]] = {}
-    for row in sorted(rows, key=lambda row: (row.task, row.seed)):  # make the result independent of the order in which runs ended
+    for row in sorted(rows, key=lambda row: (row.task, row.seed)):  # makes the result independent of the order in which runs ended
         tasks.setdefault(row.task, []).append(float(np.log(row.value)))
     groups = [np.array(values) for values in tasks.values()]
     draw = np.random.default_rng(20261121)

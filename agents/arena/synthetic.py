@@ -1,5 +1,5 @@
-"""Invented landscapes for tests and for trying out workflows before a measured table exists. They are never reported as results, and the table says
-so."""
+"""Invented landscapes for tests and for trying out workflows before there is a measured table. They are never reported as results, and their tables
+are marked as synthetic."""
 
 from __future__ import annotations
 

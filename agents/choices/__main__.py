@@ -43,7 +43,7 @@ def module() -> str:
 
 
 def table() -> str:
-    """Returns the workflows as a Markdown table; those that search link to their own pages."""
+    """Returns the workflows as a Markdown table; workflows that search link to their own pages."""
     linked = {name: f"[`{name}`]({name}.md)" if flow.searches else f"`{name}`" for name, flow in WORKFLOWS.items()}
     rows = [f"| {linked[name]} | {flow.source} | {flow.short} | {flow.when} |" for name, flow in WORKFLOWS.items()]
     return "\n".join(["| name | from | in short | choose it when |", "|---|---|---|---|", *rows])

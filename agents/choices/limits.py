@@ -20,7 +20,7 @@ class Limit:
     one: str
     says: str  # what is limited
     usual: float | None  # the default
-    most: float  # the highest limit that a server accepts; the command line on a person's own machine has no such bound
+    most: float  # the highest limit that a server accepts; on a person's own machine, the command line has no such bound
     whole: bool = False
 
     @property

@@ -1,4 +1,4 @@
-"""Workflows as the rest of the program sees them, with one record each. Their implementations are in `agents.workflows`, under the same names.
+"""The workflows as seen by the rest of the program, with one record each. Their implementations are in `agents.workflows`, under the same names.
 
 To add a workflow, write its record here and its function in a module of `agents.workflows`, then run `python -m agents.choices` for the generated
 parts.
@@ -24,7 +24,7 @@ class Workflow:
     when: str
     models: tuple[Role, ...] = ROLES  # roles that a language model may play; the compiler plays all others, regardless of the settings
     searches: bool = True  # whether it writes programs; if false, it measures a person's program
-    parallel: bool = False  # whether it follows several approaches concurrently, as many as the setting `workers` says
+    parallel: bool = False  # whether it follows several approaches concurrently, as many as the `workers` setting allows
     tree: bool = False  # whether it keeps a decision tree, which the run's page displays
     judges_all: bool = False  # whether a model that plays the judge sees every failure, including those that the compiler's message already explains
     programs: int | None = None  # number of programs that it proposes; null: as many as the budget allows
@@ -128,7 +128,7 @@ else:  # type checkers reject a computed Literal; pydantic accepts it and lists 
 
 
 def played_by_the_compiler() -> str:
-    """Returns what no model plays, whole workflows first and then single roles: "descend, forge's planner"."""
+    """Returns the parts that no model plays, listing whole workflows first and then single roles: "descend, forge's planner"."""
     whole = [name for name, workflow in SEARCHES.items() if not workflow.models]
     parts = [f"{name}'s {' and '.join(workflow.compiled)}" for name, workflow in SEARCHES.items() if workflow.models and workflow.compiled]
     return ", ".join(whole + parts)

@@ -1,1 +1,1 @@
-"""Decision trees: possible and completed changes to a program, with the expected gain of each (used by the workflow `worldmodel`)."""
+"""Decision trees: possible and completed changes to a program, with the expected gain of each. Used by the `worldmodel` workflow."""

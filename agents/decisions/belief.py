@@ -93,7 +93,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Marks:
-    """The accuracy of a run's predictions. `off` and `promises_off`: the factor by which the beliefs and the promises were off, as a geometric mean;
+    """The accuracy of a run's predictions. `off` and `promises_off`: the factors, as geometric means, by which the beliefs and the promises were off;
     1 means exact."""
 
     predictions: int = 0

@@ -37,7 +37,7 @@ class Stated(Strict):
     _data: Any = PrivateAttr(default=None)
 
     def carrying(self, data: Any) -> Self:
-        """Returns a copy with the author's internal representation. Used only by authors that are not models, whose scripts are not read from
+        """Returns a copy with the author's internal representation. Used only by authors other than models, because their scripts are not read from
         JSON."""
         self._data = data
         return self
@@ -172,7 +172,8 @@ class _Work:
         return True
 
     def stuck(self, waiting: Sequence[tuple[int, Add | Refine | Split | Drop]]) -> None:
-        """Reports operations whose nodes were never added, because they depend on each other in a cycle or on an operation that was left out."""
+        """Reports operations that need nodes that were never added, because the operations depend on each other in a cycle or on one that was left
+        out."""
         above = {op.id: op.parent for _, op in waiting if isinstance(op, Add) and op.id}
         for at, operation in waiting:
             place = getattr(operation, "parent", None) or getattr(operation, "node", "")

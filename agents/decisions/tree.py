@@ -1,4 +1,4 @@
-"""A decision tree. Open nodes are ideas, closed nodes have a program, and the children of a node are changes to its program.
+"""A decision tree. Open nodes are ideas, closed nodes have programs, and the children of a node are changes to its program.
 
 The root is the task's original model. All children of an open node are open and wait until it has a program. Scripts change the tree
 (`agents.decisions.script`), and so do results (`settled`, `given_up`). Each change creates a new revision, so a script can state which tree its

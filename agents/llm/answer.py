@@ -45,7 +45,7 @@ class Answer:
         return self._keep([Delta(kind="reasoning", text=text)] if kind == "reasoning" else self._thoughts.split(text))
 
     def close(self) -> list[Delta]:
-        """Called at the end of the reply: releases text that was held back because it might have been the start of a tag."""
+        """Ends the reply. Releases text that was held back because it might have been the start of a tag."""
         deltas = []
         for kind in ("text", "reasoning"):
             if self._half[kind]:

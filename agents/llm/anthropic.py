@@ -94,7 +94,8 @@ def _block(block: Mapping[str, Any], answer: Answer) -> list[Delta]:
 
 
 def _usage(usage: Any, answer: Answer) -> None:
-    """Counts are cumulative. The last event repeats some counts, and input_tokens excludes tokens that were read from or written to the cache."""
+    """Reads the token counts, which are cumulative. The last event repeats some counts, and input_tokens excludes tokens that were read from or
+    written to the cache."""
     if not isinstance(usage, Mapping):
         return
     old = answer.usage or Usage()

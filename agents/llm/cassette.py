@@ -42,8 +42,8 @@ class Exchange(BaseModel):
 
 
 def fingerprint(request: Request) -> str:
-    """Return the parts that determine whether two requests are equal: messages, length and temperature. The purpose is excluded because it is never
-    sent."""
+    """Returns a hash of the parts that determine whether two requests are equal: messages, length and temperature. The purpose is excluded because it
+    is never sent."""
     asked = request.model_dump(include={"messages", "max_tokens", "temperature"})
     return hashlib.sha256(json.dumps(asked, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Tries a profile and reports whether it answers, how fast it is, which model it reports, and what the call cost."""
+"""Tries a profile and reports whether it answers, how fast it is, which model it claims to be, and what the call cost."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def _ask(server: Server) -> Trial:
 
 
 async def _look_at_mailbox(models: Models, name: str) -> str:
-    """Says whether requests can be put in the mailbox and which ones are waiting there."""
+    """Returns a sentence that says whether requests can be put in the mailbox and which ones are waiting there."""
     probe = waiting_for(name, QUESTION, key="check", run="llm-check")
     await models.store.put(probe)
     await models.store.withdraw(probe.id)

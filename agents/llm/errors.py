@@ -1,4 +1,4 @@
-"""The ways in which a model can fail to answer. Each failure includes advice on what to do about it."""
+"""Ways in which a model can fail to answer. Each failure includes advice on what to do about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ways in which an exchange can fail, and whether a retry may help in each case. The interpretation of statuses follows RFC 9110 and the
+"""Ways in which an exchange can fail, and whether a retry may help in each case. The interpretation of statuses follows RFC 9110 and the
 documentation of the two protocols."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TOO_LONG = re.compile(
 
 
 class Fault(Exception):
-    """One failed exchange. `again`: the same request may succeed later. `wait`: the wait in seconds that the server requests."""
+    """One failed exchange. `again`: the same request may succeed later. `wait`: the number of seconds that the server asks us to wait."""
 
     def __init__(self, kind: FailureKind, message: str, hint: str = "", *, again: bool = False, wait: float | None = None, status: int = 0):
         super().__init__(message)
@@ -99,8 +99,8 @@ def shorten(text: str) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Returns the wait in seconds that the server requests, from `retry-after-ms` or from `Retry-After`, which contains seconds or a date (according
-    to the server's own clock)."""
+    """Returns the number of seconds that the server asks us to wait, from `retry-after-ms` or from `Retry-After`, which contains seconds or a date
+    (according to the server's own clock)."""
     try:
         return max(float(headers["retry-after-ms"]) / 1000, 0.0)
     except (KeyError, ValueError):

@@ -22,7 +22,7 @@ from agents.llm.errors import Asked, ModelFailure
 from agents.llm.messages import Delta, Reply, Request
 
 POLL_SECONDS = 1.0
-LOOKS = 2  # number of checks of an existing reply, because a file counts only once it has stopped growing
+LOOKS = 2  # number of times that an existing reply is checked, because a file counts only once it has stopped growing
 LONGEST_REPLY = 4 << 20  # bytes
 REPLY_ENDS = (".reply.md", ".reply.txt")
 
@@ -46,7 +46,7 @@ class MailboxStore(Protocol):
     """A store may also define `def hint(id) -> str`, which explains how to reply and how to resume the run if no process is waiting for the reply."""
 
     async def put(self, waiting: Waiting) -> None:
-        """Offers a request. Repeating the call has no effect, even after the reply has arrived."""
+        """Posts a request. Repeating the call has no effect, even after the reply has arrived."""
 
     async def list(self, run: str | None = None) -> list[Waiting]:
         """Returns the pending requests of one run or of all runs, oldest first."""
@@ -71,7 +71,7 @@ def waiting_for(profile: str, request: Request, *, key: str, run: str) -> Waitin
 async def ask(
     store: MailboxStore, profile: str, request: Request, *, key: str, run: str, on_delta: Callable[[Delta], Awaitable[None]], wait: bool = True
 ) -> Reply:
-    """Wait indefinitely until a person has replied. If the call is cancelled, the request is withdrawn. If `wait` is off and there is no
+    """Waits indefinitely until a person has replied. If the call is cancelled, the request is withdrawn. If `wait` is off and there is no
     reply yet, the request stays in the mailbox and `Asked` is raised."""
     waiting = waiting_for(profile, request, key=key, run=run)
     try:

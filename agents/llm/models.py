@@ -20,8 +20,8 @@ from agents.llm.tokens import estimate_input, usage_of
 
 
 class Models:
-    """All models by profile name. Rereads the profiles file whenever it has changed, so a run that paused because of a faulty profile can resume once
-    the file is fixed.
+    """All models by profile name. Rereads the profiles file whenever it has changed, so that a run that paused because of a faulty profile can resume
+    once the file is fixed.
 
     `environment` is searched for keys at each call, so pass `os.environ` itself. If the file is missing or unusable, there are no models, and both
     `problem` and the `ModelFailure` that callers get say why.
@@ -125,7 +125,7 @@ class Models:
         return reply
 
     def _counted(self, profile: MailboxProfile, request: Request, reply: Reply) -> Reply:
-        """Returns the reply with an estimate of the tokens that the chat used."""
+        """Returns the reply with the number of tokens that the chat used, which is usually an estimate."""
         base = self.file.parent if self.file else Path()
         usage, counted = usage_of(request, reply.text, base / Path(profile.tokenizer).expanduser() if profile.tokenizer else None)
         return reply.model_copy(update={"usage": usage, "counted": counted, "dollars": profile.prices.dollars(usage) if profile.prices else None})

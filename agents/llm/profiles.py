@@ -124,7 +124,7 @@ class MailboxProfile(_Table):
 
 
 class CassetteProfile(_Table):
-    """A recording. `record`: the profile used for requests that the recording lacks; its replies are appended to the file."""
+    """A recording. `record`: the profile that answers requests missing from the recording; its replies are appended to the file."""
 
     kind: Literal["cassette"]
     file: str = Field(min_length=1)  # relative to the profiles file
@@ -171,8 +171,8 @@ def read_profiles(path: Path) -> dict[str, Any]:
 
 
 def key_variables(environment: Mapping[str, str]) -> frozenset[str]:
-    """Returns the names of the environment variables that contain keys, so that processes that need no keys can be started without them. If the file
-    has errors, whatever can be read is still used."""
+    """Returns the names of the environment variables that contain keys, so that processes that don't need keys can be started without them. If the
+    file has errors, whatever can be read is still used."""
     path = profiles_file(environment)
     try:
         profiles = tomllib.loads(path.read_text()).get("profiles") if path else None

@@ -12,7 +12,7 @@ class EventTooLong(ValueError):
 
 
 class EventStream:
-    """Accepts bytes as they arrive, split at any position. Handles comments, other fields and all three kinds of line endings."""
+    """Parses bytes as they arrive, split at any position. Handles comments, other fields and all three kinds of line endings."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")

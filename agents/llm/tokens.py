@@ -40,6 +40,6 @@ def _tokenizer(path: Path) -> Any:
         return Tokenizer.from_file(str(path))
     except ImportError:
         raise ModelFailure("configuration", f"{path} cannot be read without the package tokenizers", "install it, or leave tokenizer out") from None
-    except Exception as error:  # the package raises this if a file is not a tokenizer
+    except Exception as error:  # raised by the package if a file is not a tokenizer
         said = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise ModelFailure("configuration", f"the tokenizer {path} cannot be read: {said}", "name a tokenizer.json, or leave tokenizer out") from None

@@ -16,7 +16,7 @@ from agents.journal import TRACE, TraceDamaged
 from agents.projection import Summary, project
 from agents.strategies.ledger import Entry, Score, entries, score
 
-# Two-sided 95 % quantiles of Student's t distribution by degrees of freedom; for values in between, the next smaller entry is used.
+# Two-sided 95 % quantiles of Student's t distribution by degrees of freedom. For degrees of freedom between two entries, the smaller entry is used.
 STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 7: 2.365, 10: 2.228, 15: 2.131, 20: 2.086, 30: 2.042, 60: 2.0}
 Key = tuple[str, str, int]  # sha of the task, workflow, seed
 
@@ -55,7 +55,7 @@ def effect(with_memory: Sequence[Sequence[Event]], without: Sequence[Sequence[Ev
 
 
 def offered(of: Sequence[Entry]) -> dict[str, Score]:
-    """Returns two sets of strategy records: one for tries whose request had shown changes from earlier runs with the same strategy, and one for tries
+    """Returns two sets of strategy records: one for tries whose prompt showed changes made with the same strategy in earlier runs, and one for tries
     without such a hint."""
     return {"offered": score([e for e in of if e.offered]), "not offered": score([e for e in of if not e.offered])}
 

@@ -1,4 +1,5 @@
-"""Experience that finished runs leave for later runs on the same device model: how well strategies met expected gains, and tuned kernel numbers.
+"""Experience that finished runs leave for later runs on the same device model: how well strategies met their expected gains, and tuned kernel
+numbers.
 
 Strategy records are kept by task, so that nothing from a benchmark's own tasks is used while that benchmark is being scored. A tuned number is the
 result of measuring one kernel. It is looked up by the kernel's text without the number, and applies wherever that kernel is generated.
@@ -73,7 +74,7 @@ class FolderExperience:
 
     async def recall(self, device_model: str, kernels: list[str], exclude: Split) -> Recalled:
         known = self._read(device_model)
-        # It is not known here which suite a task belongs to, so nothing is recalled from any task while a suite is being scored.
+        # The suite to which a task belongs is not known here, so nothing is recalled from any task while a suite is being scored.
         records = joined(*(records for task, records in known.tasks.items() if not exclude.suites and not exclude.holds(task)))
         return Recalled(records=records, tuned={kernel: known.tuned[kernel] for kernel in kernels if kernel in known.tuned})
 
@@ -90,7 +91,7 @@ class FolderExperience:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Allows only one writer at a time among all processes on this host."""
+        """Ensures that only one process on this host writes at a time."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

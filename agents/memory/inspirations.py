@@ -105,13 +105,13 @@ async def recall(span: Span, situation: Situation) -> list[Inspiration]:
 
 
 def operators_of(situation: Situation) -> list[str]:
-    """Returns the task's operators under the names that plans use, and which operator follows which."""
+    """Returns the task's operators under the names that plans use, and the pairs in which one follows another."""
     return signature(situation.capture.graph if situation.capture else None)
 
 
 def signature(graph: Graph | None) -> list[str]:
-    """Describes a graph by its operators and by "a > b" for each operator b that reads the output of a. The more entries two graphs share, the more
-    similar they are."""
+    """Describes a graph by its operators and by "a > b" for each operator b that reads the output of a. The more entries two graphs have in common,
+    the more similar they are."""
     from compiler.graph.values import refs
     from compiler.planning.plan import word
 
@@ -205,7 +205,7 @@ class FolderInspirations:
 
     @staticmethod
     def _of(trace: Path) -> list[Inspiration]:
-        """Returns the improvements of one run, or none if it is in progress or cannot be read, because it must not stop another run."""
+        """Returns the improvements of one run, or none if it is in progress or cannot be read, because one run must not stop another."""
         try:
             data = trace.read_bytes()
             events = parse_lines(data[: data.rfind(b"\n") + 1].splitlines())

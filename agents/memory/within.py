@@ -1,7 +1,7 @@
 """Memory within a run: the errors that occurred, the methods that were tried and their results, and the best program of each line of descent.
 
-It is a pure function of the situation and therefore needs no journal. Digests are deliberately short, because a model that is given everything tends
-to repeat earlier attempts (KernelMem separates attempts from repairs for the same reason; the reflexion lists come from AutoKernel and KernelAgent).
+It is a pure function of the situation and therefore needs no journal. Digests are deliberately short, because a model that sees everything tends to
+repeat earlier attempts (KernelMem separates attempts from repairs for the same reason; the reflexion lists come from AutoKernel and KernelAgent).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from agents.memory.fingerprints import fingerprint
 from agents.roles.situation import Attempt, Situation
 
-GAIN = 1.02  # required gain over the parent; a smaller gain is within the noise of a quick verification
+GAIN = 1.02  # required gain over the parent; a smaller one is within the noise of a quick verification
 LOSS = 0.98
 SHOWN = 8  # maximum number of lines of each kind in a digest
 SAMPLE_CHARACTERS = 300
@@ -82,7 +82,7 @@ class Memory:
         return cls(_failures(attempts), _tries(attempts, situation), _lineages(attempts))
 
     def failed(self, strategy: str, where: str = "") -> Try | None:
-        """Returns the try of this method in this place if it did not pay off, or None."""
+        """Returns the try of this method in this place if it did not pay off, and None otherwise."""
         return next((t for t in self.tries if t.strategy == strategy and t.where == where and t.failed), None)
 
     def known(self, status: str, message: str) -> Failure | None:
@@ -94,8 +94,8 @@ class Memory:
         """Returns Markdown lists for a prompt, each with at most SHOWN lines, or "" if there is nothing to report. An error that occurred only in
         candidate `shown` is left out, because the prompt already shows it.
 
-        A planner gets lines of descent and methods, a coder gets errors and the best program, and a verifier gets methods and errors. "" means
-        everything.
+        A planner gets lines of descent and methods, a coder gets errors and the best program, and a verifier gets methods and errors. The role ""
+        gets everything.
         """
         parts = {
             "planner": (self._lines(), self._methods()),
@@ -155,7 +155,7 @@ def _failures(attempts: dict[int, Attempt]) -> tuple[Failure, ...]:
 
 
 def message_of(attempt: Attempt) -> str:
-    """Returns what went wrong: the verdict's message, and the source locations."""
+    """Returns a description of what went wrong: the verdict's message and the source locations."""
     report = attempt.report
     if report is None:
         return ""

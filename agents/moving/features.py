@@ -25,7 +25,7 @@ STRATEGIES = (
 )  # fmt: skip
 BOTTLENECKS = ("memory", "latency", "compute", "occupancy", "launch")
 BESIDE = ("warp-per-row", "parallel-split", "row-cache", "block-size", "vectorise", "leave-to-library", "unroll", "work-per-thread")  # same group
-NEAR = 1.5  # length scale, in steps of a number, over which the result for one value informs another
+NEAR = 1.5  # length scale, in steps of a number, over which the result for one value predicts that for another
 SPREAD, NOISE = 0.1, 0.015  # standard deviations of the logarithm of a time: the prior one between programs, and that of one measurement
 TOGETHER = 0.3  # share of the variance that is due to combinations rather than single choices
 MANY = 10.0  # scale factor for small logarithms, so that 10 % becomes 1
@@ -47,7 +47,7 @@ class Seen:
 
     @property
     def rows(self) -> Floats:
-        """(moves, MOVE + STATE): the input of a network."""
+        """Returns an array of shape (moves, MOVE + STATE), which is the input of a network."""
         return np.concatenate([self.moves, np.broadcast_to(self.state, (len(self.moves), STATE))], axis=1)
 
 
@@ -61,13 +61,13 @@ class Pairs:
     own: Floats  # (pairs, features that depend on the pair alone)
     group: Ints  # index of the choice's group in the plan; -1: the whole program
     sizes: Floats  # (choices, most values) log2(value + 1)
-    kernel: Floats  # (choices, most values, most values): how much one value informs another
+    kernel: Floats  # (choices, most values, most values): how well the result for one value predicts that for another
     beside: Ints  # (choices, BESIDE): the index of the choice with that strategy in the same group; -1: none
     graph: int  # index of the CUDA graph choice; -1: none
 
 
 def look(search: Search) -> Seen:
-    """Computes the features. Raises `ValueError` for a search that has not tried anything yet: the first program must be the compiler's own."""
+    """Computes the features. Raises `ValueError` if the search has not tried anything yet, because its first program must be the compiler's own."""
     if not search.tried:
         raise ValueError("the first program of a search is the compiler's own choice: there is no move before it")
     facts = search.facts
@@ -234,7 +234,7 @@ def _state(search: Search, best: Tried) -> Floats:
 
 
 def _log(over: float | None, under: float | None) -> float:
-    """Returns the logarithm of a ratio; 0 if either value is unknown."""
+    """Returns the logarithm of a ratio, or 0 if either value is unknown."""
     return math.log(over / under) if over and under else 0.0
 
 

@@ -1,4 +1,4 @@
-"""What a search over a program's choices knows: the choices, a few figures from the plan, and the programs that it has measured.
+"""The knowledge that a search over a program's choices has: the choices, a few figures from the plan, and the programs measured so far.
 
 A *choice* is a strategy that is off or on, or a number with several possible values; a *point* contains an index into the values of every choice.
 """
@@ -41,7 +41,7 @@ class Facts:
 
     @cached_property
     def marks(self) -> list[NDArray[np.uint64]]:
-        """A fixed random number for each value of each choice. The mark of a point is the XOR of its values' numbers."""
+        """Returns a fixed random number for each value of each choice. The mark of a point is the XOR of its values' numbers."""
         draw = np.random.default_rng(20261127)
         return [draw.integers(1, 1 << 63, size=len(choice.values), dtype=np.uint64) for choice in self.choices]
 
@@ -73,7 +73,7 @@ class Search:
     closed: set[int] = field(default_factory=set)  # marks of points that need no measurement: they, or points with the same program, were tried
 
     def add(self, tried: Tried, alike: Iterable[int] = ()) -> None:
-        """Add a program. `alike`: marks of the points that are known to generate the same program."""
+        """Adds a program. `alike`: marks of the points that are known to generate the same program."""
         self.tried.append(tried)
         self.closed.add(self.facts.mark(tried.point))
         self.closed.update(alike)

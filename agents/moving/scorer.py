@@ -1,4 +1,4 @@
-"""The trained ranking of moves, implemented without torch: a small network whose weights are stored as numbers in a text file."""
+"""The trained ranking of moves, implemented without torch as a small network whose weights are stored as numbers in a text file."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ VERIFIERS = "the bridge to `verifiers` needs that package (Python 3.11+, v0.4): 
 
 
 def trl_environment(address: str, token: str | None = None, connect: Callable[..., EnvironmentClient] = EnvironmentClient) -> type:
-    """Returns a class for `GRPOTrainer(environment_factory=...)` with `reset`, the tool `submit_program`, and `get_reward`. Rows of the data set may
+    """Returns a class for `GRPOTrainer(environment_factory=...)` with `reset`, the `submit_program` tool, and `get_reward`. Rows of the data set may
     name a `problem`. A rollout that is not a sample gets the reward None, which TRL leaves out of its sum."""
 
     class KernelEnvironment:
@@ -60,7 +60,7 @@ def trl_environment(address: str, token: str | None = None, connect: Callable[..
 
 def trl_reward(client: EnvironmentClient, log: Callable[[dict[str, Any]], None] = lambda line: None) -> Callable[..., list[float | None]]:
     """Returns a function for `GRPOTrainer(reward_funcs=...)`, for models that do not call tools. The last fenced block of the reply is the program.
-    The data set needs the columns `prompt` and `task` (`trl_rows`), and for skill 2 also `skill` and `before`, the earlier report as JSON."""
+    The data set needs the columns `prompt` and `task` (`trl_rows`). For skill 2, it also needs `skill` and `before`, the earlier report as JSON."""
 
     def stitchwork_reward(completions: Sequence[Any], task: Sequence[str], **row: Any) -> list[float | None]:
         skills, befores = row.get("skill") or ["write"] * len(task), row.get("before") or [""] * len(task)

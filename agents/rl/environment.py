@@ -93,7 +93,7 @@ class BadAction(ValueError):
 
 @dataclass(frozen=True)
 class Conditions:
-    """The settings under which every program is judged."""
+    """The settings with which every program is judged."""
 
     turns: int = 1
     tier: Tier = "quick"
@@ -123,8 +123,8 @@ class Environment:
         return self.problems[names[random.Random(seed).randrange(len(names))]]
 
     async def judge(self, task: str, program: str, skill: Skill = "write", before: Before | None = None) -> tuple[Scored, Report | None]:
-        """Returns the reward of one program. The cheapest checks come first: whether it is a program, and whether its text rules it out. The judge
-        then decides whether it builds, whether it is correct, and how fast it is. Raises `Full`."""
+        """Returns the reward of one program. The cheapest checks come first: whether it is a program at all, and whether its text rules it out. The
+        judge then decides whether it builds, whether it is correct, and how fast it is. Raises `Full`."""
         refused = refusal(program)
         if refused is not None:
             return Scored(0.0, {"skill": skill, "status": "rejected", "gate": "rejected", "stage": "static", "why": refused}), None
@@ -227,7 +227,7 @@ class Episode:
 
 
 def refusal(program: str) -> str | None:
-    """Returns why a text is refused without spending verifier time, or None if it is not refused. The text is parsed but never run."""
+    """Returns the reason for refusing a text without spending verifier time, or None if it is not refused. The text is parsed but never run."""
     try:
         Program.read(program)
         found = next((f for f in inspect_source(parse(program), program) if f.severity == "refuse"), None)
@@ -239,7 +239,7 @@ def refusal(program: str) -> str | None:
 
 
 def problems_of(rows: Sequence[Any]) -> list[Problem]:
-    """Makes problems from a data set's rows: one for each task of skill 1 and one for each program to be improved in skill 2."""
+    """Creates problems from a data set's rows: one for each task of skill 1 and one for each program to be improved in skill 2."""
     found: dict[str, Problem] = {}
     for row in rows:
         if row.skill == "write":

@@ -57,8 +57,8 @@ def read(given: Given, task_source: str, program_source: str) -> Report:
 
 
 def best_interval(report: Report) -> tuple[str, Interval]:
-    """Returns the baseline that is hardest to beat, judged by the lower ends of the intervals, and the interval against it. The report must come from
-    `read`."""
+    """Returns the baseline that is hardest to beat, judging by the lower ends of the intervals, and the interval against it. The report must come
+    from `read`."""
     assert report.timing is not None
     compared = [c for c in report.timing.comparisons if c.baseline != "rival"]
     worst = min(compared, key=lambda c: c.speedup.low)
@@ -87,7 +87,7 @@ def _strict(given: Given) -> Report:
 
 
 def _sound(report: Report) -> None:
-    """Checks that every part of a passing report is consistent with the pass. Raises `Unfit`."""
+    """Checks that every part of a passing report is consistent with its having passed. Raises `Unfit`."""
     if report.without_static:
         raise Unfit("contradiction", "the static stage was switched off: such a report is never a result")
     if any(finding.severity == "refuse" for finding in report.findings):

@@ -71,4 +71,4 @@ def bare(source: str) -> str:
 
 
 async def _unheard(delta: Any) -> None:
-    """Discards the deltas, because nobody watches the reply as it is written."""
+    """Discards the deltas, because nobody watches the reply while it is written."""

@@ -1,5 +1,5 @@
 """Policies to train: our own small causal transformer (for tests and first experiments; needs only torch), or any causal model that transformers can
-load. LoRA works with both. A policy samples replies and returns logits; everything else is the trainer's job."""
+load. LoRA works with both. A policy samples replies and returns logits. Everything else is the trainer's job."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def adapt(module: nn.Module, rank: int, alpha: float, seed: int = 0) -> None:
 
 @contextmanager
 def unadapted(module: nn.Module) -> Iterator[None]:
-    """Restores the policy as it was before training, within the block; it serves as the reference of a KL term."""
+    """Restores the policy from before training for the duration of the block. It serves as the reference for a KL term."""
     layers = [layer for layer in module.modules() if isinstance(layer, Adapted)]
     for layer in layers:
         layer.on = False

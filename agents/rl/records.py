@@ -18,8 +18,8 @@ LONGEST_REASON = 500  # characters
 
 @contextmanager
 def sitting(folder: Path, about: Mapping[str, Any], step: int) -> Iterator[None]:
-    """Maintains `run.json`: it contains `about`, and a session that begins at `step` and ends with this block. If an error ended the session, records
-    the reason too."""
+    """Maintains `run.json`, which contains `about` and a session that begins at `step` and ends with this block. If an error ended the session,
+    records the reason too."""
     now: dict[str, Any] = {"began": _now(), "step": step, "ended": None, "why": ""}
     sittings = [*_earlier(folder / RUN), now]
     _write(folder / RUN, {"version": VERSION, **about, "sittings": sittings})

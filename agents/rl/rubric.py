@@ -1,6 +1,6 @@
 """The rubric: four criteria per skill, each scored from 1 to 5, and a gate for major hacking (StitchCUDA, arXiv 2603.02637; the criteria come from
-its training code, in our own words). A language model may fill it in, and its reply is parsed strictly. Without a model, fixed rules fill it in from
-figures that our judge measured."""
+its training code but are in our own words). A language model may fill it in, and its reply is parsed strictly. Without a model, fixed rules fill it
+in from figures that our judge measured."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ class Server:
         return episode
 
     def _forget(self) -> None:
-        """Discards abandoned episodes, and the oldest ones if there are too many."""
+        """Discards abandoned episodes and, if there are too many, the oldest ones."""
         limit = self.clock() - EPISODE_SECONDS
         while self.episodes and (len(self.episodes) >= MOST_EPISODES or next(iter(self.episodes.values()))[0] < limit):
             self.episodes.popitem(last=False)
@@ -250,14 +250,14 @@ async def _body(request: Request) -> bytes:
 
 
 async def _all(waiting: list[Any]) -> list[Any]:
-    """Awaits all of them concurrently; one failure cancels the others."""
+    """Awaits all the given awaitables concurrently. One failure cancels the others."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one) for one in waiting]
     return [task.result() for task in tasks]
 
 
 async def _unless_gone(request: Request, work: Any) -> Any:
-    """Returns the result of the work. Cancels it if the caller disconnects."""
+    """Returns the result of `work`, which is cancelled if the caller disconnects."""
     task = asyncio.ensure_future(work)
     try:
         while not (await asyncio.wait([task], timeout=0.5))[0]:

@@ -23,7 +23,8 @@ def roles_for(settings: Settings, models: ModelPort | None = None) -> Roles:
 
 
 def impossible(settings: Settings, models: KnownModels | None = None) -> str | None:
-    """Returns why these roles cannot work together here, or null if they can. Forms and command lines check this before a run is created."""
+    """Returns the reason why these roles cannot work together here, or None if they can. Forms and command lines check this before a run is
+    created."""
     for name in dict.fromkeys((settings.planner, settings.coder, settings.judge)):
         if name != BUILT_IN and (models is None or not models.known(name)):
             return f'there is no LLM profile {name!r} on this installation; use "built-in"'

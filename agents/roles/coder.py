@@ -29,7 +29,7 @@ class BuiltInCoder:
 
     async def write(self, span: Span, situation: Situation, parent: Attempt | None, advice: Advice | None) -> Edit | None:
         compiled: Compiled = situation.planned.data
-        if parent is None or advice is None or parent.edit.options is None:  # no options: a model wrote it before the run was forked
+        if parent is None or advice is None or parent.edit.options is None:  # no options: a model wrote the program before a fork
             options = first_options(compiled, situation.planned.payload)
             first = [*first_words(compiled)]
             if launch_bound(compiled.plan) and not situation.orders.refuses(GRAPH) and not options.on(GRAPH):

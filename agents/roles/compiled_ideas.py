@@ -32,7 +32,7 @@ TRIES = 200  # number of draws made to find the requested number of new ideas
 
 
 def ideas(situation: Situation, count: int, known: Sequence[Idea]) -> list[Idea]:
-    """Returns ideas in this order: the compiler's own choice, the choices from which its moves expect the largest gains, other single choices, and
+    """Returns ideas in this order: the compiler's own choice, the choices with the largest gains expected by its moves, other single choices, and
     random combinations."""
     compiled: Compiled = situation.planned.data
     seen = {frozenset(idea.data.items()) for idea in known if isinstance(idea.data, dict)}
@@ -48,7 +48,7 @@ def ideas(situation: Situation, count: int, known: Sequence[Idea]) -> list[Idea]
 
 
 def cross(situation: Situation, first: Idea, second: Idea) -> Idea:
-    """Returns the choices that both ideas share, and each other choice of either idea with probability one half. If the result equals a parent, one
+    """Returns the choices that both ideas share, plus every other choice of either idea with probability one half. If the result equals a parent, one
     choice is added."""
     compiled: Compiled = situation.planned.data
     a, b = (dict(idea.data) if isinstance(idea.data, dict) else {} for idea in (first, second))
@@ -94,12 +94,12 @@ def allowed(situation: Situation, choices: Choices) -> bool:
 
 
 def kept(situation: Situation, choices: Choices) -> Choices:
-    """Returns the choices, without those that people's notes forbid."""
+    """Returns the choices that people's notes do not forbid."""
     return {place: value for place, value in choices.items() if situation.orders.refuses(strategy_of(place)) is None}
 
 
 def align(situation: Situation, idea: Idea, attempt: Attempt) -> Idea:
-    """Returns the choices with which the surviving program was generated: without those that a repair removed, and with tuned numbers."""
+    """Returns the choices with which the surviving program was generated, without those that a repair removed and with tuned numbers."""
     return idea_of(situation.planned.data, choices_of(attempt.edit.options), attempt.speedup.ratio if attempt.passed else None, (idea.number,))
 
 
@@ -189,5 +189,5 @@ def _singles(compiled: Compiled, situation: Situation) -> Iterator[tuple[str, in
         for value in number.values:
             if value != number.value:
                 yield f"{','.join(number.groups)} {number.name.rpartition('.')[2]}", value
-    for group in own if not plan.asked_for or len(own) > 1 else ():  # at least one kernel in the requested language has to stay
+    for group in own if not plan.asked_for or len(own) > 1 else ():  # at least one kernel in the requested language has to remain
         yield f"{group.id} leave-to-library", 1

@@ -1,4 +1,4 @@
-"""Describes the known facts at a length that a model can use: figures are summarised, raw counters are left out, and evidence includes its
+"""Describes the known facts briefly enough for a model to use. Figures are summarised, raw counters are left out, and evidence includes its
 location."""
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from verifier.profiling.diagnosing.task_facts import task_facts
 from verifier.profiling.own_kernels import base_name
 from verifier.task import TensorSpec
 
-HEADER = 20_000  # characters of a program in which its header stands
-MOST_GROUPS = 24  # groups, or kinds of equal groups
-EXPLAINED = 8  # operators that say what a group computes
-FEW = 8  # names that stand in a line
+HEADER = 20_000  # number of characters at the start of a program that are searched for its header
+MOST_GROUPS = 24  # maximum number of groups, or of kinds of equal groups
+EXPLAINED = 8  # maximum number of operators listed to say what a group computes
+FEW = 8  # maximum number of names listed in full
 MEASURED = ("time a call", "time over floor", "share of ")  # already shown next to a diagnosis, so not repeated
-SAID_IN_TEXT = {  # evidence that the sentence of the class already gives
+SAID_IN_TEXT = {  # evidence that the bottleneck class's sentence already includes
     "memory": ("least traffic,",), "compute": ("the task's arithmetic,",), "latency": ("least traffic,", "the task's arithmetic,"),
 }  # fmt: skip
 GRADES = {"counters": "counters", "timeline": "a timeline", "static": "compiled code and the clock"}
@@ -48,7 +48,7 @@ FLAGS = {
     "trivial": "trivial: a guess without the work (zeros, a mean, an input as it is) comes within the bound, so its result stays out of rankings",
     "stochastic": "stochastic: its results depend on random numbers, which have to be PyTorch's",
 }
-# Words in a step's contract, and the strategies whose how-to contradicts them.
+# Patterns of words in a step's contract, each with the strategies whose how-to contradicts them.
 CONTRADICTED: tuple[tuple[str, frozenset[str]], ...] = (
     (r"\b(?:no|without|never)\b[^.;]*\b(?:cuda )?graphs?\b", frozenset({"cuda-graph"})),
     (
@@ -61,7 +61,7 @@ CONTRADICTED: tuple[tuple[str, frozenset[str]], ...] = (
     (r"\b(?:no|without|never)\b[^.;]*\b(?:workspace|scratch)\b", frozenset({"split-k", "parallel-split", "reuse-workspace"})),
     (r"\b(?:no|without|never)\b[^.;]*\bcooperative\b", frozenset({"cooperative-kernel", "persistent-recurrence"})),
 )
-OF_SPACES = {  # strategies whose how-to applies to a different space than the step's
+OF_SPACES = {  # for each space, the strategies whose how-to applies only to a different one
     "own kernel": frozenset({"leave-to-library", "library-variant", "channels-last"}),
     "library": frozenset(
         {"register-blocking", "tile-reuse", "split-product", "half-product", "swizzle-blocks", "warp-roles", "tma-copies", "own-matvec"}
@@ -123,7 +123,7 @@ def device_text(figures: DeviceFigures) -> str:
 
 
 def clusters(figures: DeviceFigures) -> str:
-    """Describes thread block clusters if the device has them."""
+    """Describes thread block clusters if the device supports them."""
     there = figures.capability is not None and figures.capability >= (9, 0)
     return (
         "; clusters have up to 8 blocks (16 where the kernel allows sizes that are not portable), which read each other's shared memory"
@@ -197,7 +197,7 @@ def profile_text(profile: Profile | None) -> str:
 
 
 def floors_text(compiled: Compiled, situation: Situation) -> str:
-    """Returns the minimum cost of each operator group when fused, and the data that it moves when its operators run separately."""
+    """Returns the minimum cost of each operator group when fused, and the amount of data that it moves when its operators run separately."""
     plan, capture = compiled.plan, situation.capture
     lines = []
     if capture is not None and (capture.bytes_min or capture.flops):
@@ -234,14 +234,14 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
 
 
 def chained(compiled: Compiled) -> set[str]:
-    """Returns the ids of the groups that need an equal group before them, as the products of a recurrence's state do, together with the first such
-    group. Equal groups that need only inputs are not among them."""
+    """Returns the ids of the groups in chains of equal groups, each of which needs the result of the one before, like the products of a recurrence's
+    state. Equal groups that need only inputs are left out."""
     plan = compiled.plan
     if plan.graph is None:
         return set()
     network, found = Network(plan.graph), set[str]()
     owner = {name: group for group in plan.groups for name in group.operators}
-    behind: dict[str, dict[str, str]] = {}  # value -> what kinds of groups it needs -> the last such group
+    behind: dict[str, dict[str, str]] = {}  # value -> kind of group that it depends on -> the last such group
     for node in network.nodes.values():
         group, mine = owner.get(node.name), dict[str, str]()
         for name in refs([node.args, list(node.kwargs.values())]):
@@ -256,7 +256,7 @@ def chained(compiled: Compiled) -> set[str]:
 
 
 def ids(names: Sequence[str]) -> str:
-    """Returns ids of groups as a list, or as a range with a step if there are many at equal distances."""
+    """Returns group ids as a list, or as a range with a step if there are many at equal distances."""
     numbers = [int(name[1:]) if name[1:].isdigit() else -1 for name in names]
     steps = {after - before for before, after in itertools.pairwise(numbers)}
     if len(names) <= FEW or -1 in numbers or len(steps) != 1:
@@ -266,15 +266,16 @@ def ids(names: Sequence[str]) -> str:
 
 
 def some(names: Sequence[str]) -> str:
-    """Returns the names as a list, shortened to the first few if there are many."""
+    """Returns the names as a list; if there are many, only the first few and the number of the others."""
     if len(names) <= FEW:
         return ", ".join(names)
     return f"{', '.join(names[: FEW - 1])} and {len(names) - FEW + 1} more"
 
 
 def catalogue_for(facts: Facts, language: str, operators: Collection[str] | None = None, *, written: bool = False) -> list[Strategy]:
-    """Returns the strategies that may be planned, that is, those that apply to the device, the language and the task's `operators`, and that are not
-    forbidden. Strategies that cure a fault are left out until that fault is found, and those that repair a kernel until a program is `written`."""
+    """Returns the strategies that may be planned, which are those that apply to the device, the language and the task's `operators` and are not
+    forbidden. Strategies that cure a fault are left out until that fault has been found. Those that repair a kernel are left out until a program has
+    been `written`."""
     fitting = [s for s in CATALOGUE if not s.only_cures and (written or not s.mends) and getattr(s, language) and s.refuses(facts) is None]
     return [s for s in fitting if s.meets(operators)]
 
@@ -312,7 +313,7 @@ def plan_text(payload: dict[str, Any]) -> str:
 
 
 def _alike(steps: Sequence[dict[str, Any]], compiled: Compiled | None) -> list[tuple[str, Any, Any, str]]:
-    """Returns ids, space, title and floor of steps, in order. Steps that differ only in their ids share one entry."""
+    """Returns the ids, space, title and floor of each step, in order. Steps that differ only in their ids share one entry."""
     found: dict[tuple[Any, Any, str], list[str]] = {}
     for step in steps:
         floor = floor_of_step(compiled, step) if compiled is not None else None
@@ -322,8 +323,7 @@ def _alike(steps: Sequence[dict[str, Any]], compiled: Compiled | None) -> list[t
 
 
 def step_text(step: dict[str, Any] | None, compiled: Compiled | None = None) -> str:
-    """Returns a step as text, with its floor if the step's operators show which groups it covers, and without strategies that its contract rules
-    out."""
+    """Returns a step as text, with its floor if its operators show which groups it covers, and without strategies that its contract rules out."""
     if not step:
         return ""
     names = ("id", "title", "operators", "space", "strategies", "contract", "expected", "risk", "reason")
@@ -370,7 +370,7 @@ def shown_program(attempt: Attempt, wanted: str = "") -> Shortened:
 
 
 def shown_text(shown: Shortened, edits: bool = True) -> str:
-    """`edits`: whether the reader will edit the program or only read it."""
+    """Returns the program as shown to a model. `edits`: whether the reader will edit the program or only read it."""
     text = fenced(shown.text, "python")
     return f"{shown.note(edits)}\n\n{text}" if shown.bodies else text
 
@@ -390,13 +390,15 @@ def diagnosis_text(found: Diagnosis, advice: Advice | None = None) -> str:
 
 
 def _without_message(found: Diagnosis) -> str:
-    """Returns a defect's text without the verdict's message, because every request about a failed program already includes it as evidence."""
+    """Returns a defect's text without the verdict's message, because every prompt about a failed program already includes that message as
+    evidence."""
     message = next((evidence.means for evidence in found.evidence if evidence.figure == "status"), "")
     return " ".join(found.text.replace(message, " ").split()) if message else found.text
 
 
 def _further(found: Diagnosis) -> Iterator[str]:
-    """Yields the faults that the sentence of the class omits, because remedies for them are offered too. Kernels with the same fault share a line."""
+    """Yields the faults that the bottleneck class's sentence omits, because remedies for them are offered too. Kernels with the same fault share a
+    line."""
     time_us = next((evidence.value for evidence in found.evidence if evidence.figure == "time a call"), None)
     if not isinstance(time_us, (int, float)) or not time_us:
         return

@@ -1,7 +1,7 @@
 """Reads a coder's reply as a program: either one whole file, or search/replace blocks that are applied exactly. A block that does not apply is
 rejected, and the error gives its location.
 
-Models see programs without the text of the build helper (`folded`), which is restored here (`unfolded`), because it is forty lines long and no model
+Models see programs without the text of the build helper (`folded`), which is restored here (`unfolded`). The helper is forty lines long, and no model
 should have to copy it.
 """
 
@@ -54,13 +54,13 @@ _SIGNATURE = re.compile(r"\A(?:# Written by [^\n]*\n)+")
 
 
 def author_of(profile: str, model: str) -> str:
-    """Return the author behind a profile: the name of the profile, with the server's name for the model if there is one."""
+    """Return the name of the author: the profile's name and, if known, the server's name for the model."""
     return f"{profile} ({model[:220]})" if model else profile
 
 
 def signed(source: str, profile: str, model: str) -> str:
     """Return the program. If a trained policy wrote it, the first line names its author, so anyone who finds the file can identify the weights.
-    Programs from other models are left unchanged. So are those whose server reports an invalid model name, because that text could contain
+    Programs from other models are left unchanged, as are those whose server reports an invalid model name, because that text could contain
     anything."""
     return f"# Written by {author_of(profile, model)}\n{unsigned(source)}" if POLICY.fullmatch(model) else source
 

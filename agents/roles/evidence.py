@@ -55,7 +55,8 @@ def failure_text(report: Report, source: str) -> str:
 
 
 def held_by_others(message: str) -> str:
-    """Says how much of a device's memory others held when an allocation failed; "" if the message is about something else, or they held little."""
+    """Says how much of a device's memory other processes held when an allocation failed. Returns "" if the message is about something else or they
+    held little."""
     sizes = {name: found for name, pattern in _MEMORY.items() if (found := re.search(pattern, message)) is not None}
     if len(sizes) < len(_MEMORY):
         return ""

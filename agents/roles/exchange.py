@@ -15,7 +15,7 @@ from agents.span import Span
 T = TypeVar("T")
 
 REPLIES = 3  # the first reply and two corrections
-SHOWN_REPLY = 24_000  # maximum length, in characters, of a reply that is shown to its author again
+SHOWN_REPLY = 24_000  # maximum length, in characters, of a reply that is sent back to its author
 
 
 async def converse(span: Span, agent: Agent, profile: str, purpose: str, values: Mapping[str, str], read: Callable[[Reply], T]) -> T:
@@ -48,7 +48,7 @@ def chances(left: int) -> str:
 
 
 def shown(text: str) -> str:
-    """Returns a reply in the form shown to its author again. The result is never empty, because servers refuse empty messages."""
+    """Returns a reply in the form in which it is sent back to its author. The result is never empty, because servers refuse empty messages."""
     if not text.strip():
         return "(an empty reply)"
     if len(text) <= SHOWN_REPLY:

@@ -80,7 +80,7 @@ class LlmCoder:
         )
 
     def _purpose(self, situation: Situation, parent: Attempt | None, advice: Advice | None) -> tuple[str, str | None]:
-        """Returns the prompt to use and the method that it requests."""
+        """Returns the prompt to use and the method that it calls for."""
         if parent is None:
             return ("frontend/translate" if self.pair else "coder/first"), None
         if not parent.passed:
@@ -117,8 +117,8 @@ class LlmCoder:
         idea: Idea | None = None,
         wanted: str = "",
     ) -> Edit:
-        """`strategy` is the method that was requested. If no method was requested, the ledger credits the strategies that the reply names together
-        with those that the step had `planned`."""
+        """Returns the edit. `strategy` is the method that was requested. If no method was requested, the ledger credits the strategies that the reply
+        names together with those that the step had `planned`."""
         before = parent.edit.source if parent is not None else None
         shown = digest.shown_program(parent, wanted) if parent is not None and parent.passed else None
 

@@ -25,7 +25,7 @@ from agents.strategies import CATALOGUE, Strategy
 from compiler import DeviceFigures, make_plan
 
 TEXTS = ("contract", "reason", "expected", "risk")  # text fields of a step
-SHORTEST_TEXT = 300  # minimum number of characters that are kept of a step's text
+SHORTEST_TEXT = 300  # a step's text is never cut below this number of characters
 
 
 class LlmPlanner:
@@ -164,7 +164,7 @@ def steps_of(situation: Situation) -> list[dict[str, Any]]:
 
 
 def told(step: dict[str, Any], situation: Situation) -> str:
-    """Return a step of the plan so far, with the programs that were made for it."""
+    """Return a step of the plan so far, with the programs written for it."""
     made = [attempt for attempt in situation.attempts if attempt.edit.step and attempt.edit.step == step.get("id")]
     said = ", ".join(f"candidate {a.number} ({a.report.status.replace('_', ' ') if a.report is not None else 'not verified'})" for a in made)
     return f"{digest.step_text(step)}\nprograms made for it: {said or 'none'}"
@@ -187,7 +187,7 @@ def read_plan(reply: Reply, allowed: Sequence[Strategy]) -> PlanReply:
 
 
 def fitting(plan: PlanReply) -> PlanReply:
-    """Return the plan. Its longest texts are cut and marked until it fits into an event, so a plan is never lost because of its length."""
+    """Return the plan. Its longest texts are cut and marked until it fits into an event, so that no plan is lost because of its length."""
     while len(json.dumps(plan.model_dump())) > MAX_PAYLOAD_BYTES - 1024:
         step, name = max(((s, n) for s in plan.steps for n in TEXTS), key=lambda place: len(getattr(*place)))
         text = getattr(step, name)
@@ -241,7 +241,8 @@ def plan_of(reply: PlanReply, compiled: Compiled, situation: Situation) -> Plan:
 
 
 def fallback(compiled: Compiled, situation: Situation, refused: Unusable) -> Plan:
-    """Return the plan that is used if the model gave none: the compiler's groups, or a single step for everything if there are no groups."""
+    """Return the plan that is used if the model provided none. It consists of the compiler's groups or, if there are none, of a single step for
+    everything."""
     capture, floor_ms = situation.captured, floor_of_task(compiled, situation.captured).ms or None
     payload = payload_of(compiled, floor_ms)
     if not payload["steps"]:

@@ -25,7 +25,7 @@ from agents.strategies import by_name, combined, parts
 from compiler.options import Move
 
 PASSAGES = 3
-REASON = 10_000  # number of characters of one model's explanation that are passed on to the next
+REASON = 10_000  # maximum number of characters of one model's explanation that are passed on to the next
 MODEL_UNITS = ("calls", "tokens", "dollars")
 ONWARD = {
     "repair": "Repair:",
@@ -191,7 +191,7 @@ def titles(names: Sequence[str]) -> list[str]:
 
 
 def methods_text(names: Sequence[str], applied: Collection[str] = ()) -> str:
-    """Returns the methods with what they bring. Those that the program names as `applied` come last, and are marked."""
+    """Returns the methods with their benefits. Those that the program names as `applied` come last and are marked."""
     known = [strategy for name in names if (strategy := by_name(name)) is not None]
     new, old = ([strategy for strategy in known if (strategy.name in applied) is there] for there in (False, True))
     lines = [digest.catalogue_text(new), f"The program's header says that it applies these already:\n{digest.catalogue_text(old)}" if old else ""]

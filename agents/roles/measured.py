@@ -1,4 +1,4 @@
-"""Describes measurements in words: a program compared with eager, its parent and the floor; where its time goes; its kernels; and what failed to
+"""Describes measurements in words: how a program compares with eager, its parent and the floor; where its time goes; its kernels; and what failed to
 improve it."""
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from verifier.report import Kernel, Report
 
 TOP_KERNELS = 8
 TIMED_KERNELS = 16  # number of kernels whose times are shown
-SHOWN_LOSSES = 4  # maximum number of later, no better programs that are shown
+SHOWN_LOSSES = 4  # maximum number of unsuccessful attempts that are shown
 LOST_LINES = 120  # number of diff lines shown between the best program and the last one that was not better
-LONGEST_NAME, NAME_END = 100, 36  # characters of a kernel's name, and how many of them are its last ones if it is cut
-WORTH_A_FLOOR = 0.03  # share of the device's time from which a kernel's floor is shown
-TOGETHER, WORTH_A_SUM = 2, 0.05  # kernels of one operator whose sum is shown, and the share of the device's time from which it is
-BANDWIDTHS = {  # a memory's throughput counters as percentages of its peak, first found first used
+LONGEST_NAME, NAME_END = 100, 36  # maximum length of a kernel's name in characters, and how many characters at its end are kept if it is cut
+WORTH_A_FLOOR = 0.03  # minimum share of the device's time at which a kernel's floor is shown
+TOGETHER, WORTH_A_SUM = 2, 0.05  # minimum number of an operator's kernels, and minimum share of the device's time, at which their sum is shown
+BANDWIDTHS = {  # for each memory, its throughput counters in percent of the peak; the first one available is used
     "DRAM": ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", counters.DRAM_SHARE),
     "L2": (counters.L2_SHARE,),
     "L1 and shared memory": (counters.L1_SHARE,),
@@ -65,13 +65,13 @@ STALLS = {  # meanings of Nsight Compute's stall reasons
     "gmma": "a product of wgmma",
     "wait": "the fixed latency of their own last instruction",
 }
-BEYOND = 1.5  # multiple of the task's bytes from which those of the plan's groups are told
-AT_BOUND = 0.9  # share of its bound from which an error is explained
-SHORTEST_OWN, SHORTEST_COUNTED = 0.015, 0.05  # share of the device's time from which a kernel of the program, or of a library, is described
+BEYOND = 1.5  # minimum ratio of the bytes of the plan's groups to those of the task at which the former are mentioned
+AT_BOUND = 0.9  # minimum share of its bound at which an error is explained
+SHORTEST_OWN, SHORTEST_COUNTED = 0.015, 0.05  # minimum share of the device's time at which a kernel of the program, or of a library, is described
 SHOWN_STALLS, SHOWN_PIPES = 3, 2
-NAMED_KERNELS = 6  # number of own kernels that are named as not counted
-OTHER_STALLS = 0.1  # share of a warp's time from which the reasons that are not shown are summed up
-CAST = re.compile(r"\((?:unsigned )?(?:int|long|short)\)(?=\d)")  # how Nsight Compute prints a template's integer
+NAMED_KERNELS = 6  # maximum number of own kernels without counters that are named
+OTHER_STALLS = 0.1  # minimum share of a warp's time at which the sum of the remaining stall reasons is shown
+CAST = re.compile(r"\((?:unsigned )?(?:int|long|short)\)(?=\d)")  # the form in which Nsight Compute prints an integer template argument
 ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{anonymous\}::|_GLOBAL__N_\w*::")
 
 
@@ -89,9 +89,9 @@ def short_name(name: str) -> str:
     while len(plain) > LONGEST_NAME and re.search(r"<[^<>]*>", plain):
         plain = re.sub(r"<[^<>]*>", "", plain)
     if len(plain) > LONGEST_NAME and 0 < (opened := plain.find("<")) < LONGEST_NAME:
-        plain = plain[:opened]  # a bracket that nothing closes, in a name that was recorded cut
+        plain = plain[:opened]  # an unclosed bracket, because the recorded name was truncated
     plain = plain or name
-    cut = f"{plain[: LONGEST_NAME - NAME_END - 3]}...{plain[-NAME_END:]}"  # names of a library often differ only at the end
+    cut = f"{plain[: LONGEST_NAME - NAME_END - 3]}...{plain[-NAME_END:]}"  # the names of a library's kernels often differ only at the end
     return cut if len(plain) > LONGEST_NAME else plain
 
 
@@ -121,7 +121,7 @@ def eager_text(situation: Situation) -> str:
 
 
 def _profiled_eager(reference: Profile | None) -> str:
-    """Returns the bounds that a profile sets to the time of eager PyTorch, which was not timed; "" without a profile."""
+    """Returns the bounds that a profile sets on the time of eager PyTorch, which was not timed, or "" if there is no profile."""
     if reference is None:
         return ""
     spent, slowed = call_time(None, reference), duration(reference.wall_us_per_iteration / 1e3)
@@ -152,7 +152,7 @@ def measured_text(attempt: Attempt, situation: Situation) -> str:
 
 
 def _other_recording(report: Report, profile: Profile | None) -> Iterator[str]:
-    """Yields why the sum of the kernels' times differs from the device time above, if the difference is visible."""
+    """Yields the reason why the sum of the kernels' times differs from the device time above, if the difference is noticeable."""
     spent, total_us = call_time(report, profile), 1e3 * sum(kernel.ms for kernel in report.kernels)
     if spent is not None and total_us and abs(total_us / spent.device_us - 1) >= 0.01:
         yield f"These times add up to {duration(total_us / 1e3)}: they are from another recording than the device time above."
@@ -183,7 +183,7 @@ def over_floor(attempt: Attempt, situation: Situation) -> str:
 
 
 def _in_groups(situation: Situation) -> str:
-    """Returns the traffic of the plan's groups, each fused by itself, if it clearly exceeds that of the whole task; otherwise ""."""
+    """Returns the traffic of the plan's groups, each fused separately, if it clearly exceeds that of the whole task, and "" otherwise."""
     compiled = situation.plan.data if situation.plan is not None else None
     least = situation.capture.bytes_min if situation.capture is not None else None
     if not isinstance(compiled, Compiled) or not least:
@@ -206,7 +206,7 @@ def time_text(report: Report | None, profile: Profile | None) -> str:
 
 
 def error_text(report: Report) -> str:
-    """Returns the trial that came closest to its error bound, and what a trial at its bound means."""
+    """Describes the trial that came closest to its error bound and, if it is near the bound, explains what that means."""
     known = [(t.error / t.bound, t) for t in report.trials if t.ok and t.error is not None and t.bound]
     if not known:
         return ""
@@ -223,7 +223,8 @@ def error_text(report: Report) -> str:
 
 
 def _floors(attempt: Attempt, situation: Situation) -> dict[str, float]:
-    """Returns the floors in milliseconds of the kernels that the compiler printed, by their short names: those of the groups that they compute."""
+    """Returns the floors, in milliseconds, of the kernels that the compiler generated, by short name. A kernel's floor is that of the groups that it
+    computes."""
     compiled = situation.plan.data if situation.plan is not None else None
     if not isinstance(compiled, Compiled) or not isinstance(attempt.edit.options, Options) or attempt.report is None:
         return {}
@@ -266,12 +267,12 @@ def kernel_times(report: Report, profile: Profile | None, floors: Mapping[str, f
 
 
 def _count(calls: float) -> str:
-    """Returns a mean number of calls, with a decimal only if it is not whole."""
+    """Formats a mean number of calls, with a decimal only if it is not a whole number."""
     return f"{calls:.0f}" if abs(calls - round(calls)) < 0.05 else f"{calls:.1f}"
 
 
 def _by_operator(report: Report) -> Iterator[str]:
-    """Yields the sums over the kernels of each operator of PyTorch that takes a visible share of the device's time with several kernels."""
+    """Yields, for each PyTorch operator whose several kernels take a noticeable share of the device's time, the sum over these kernels."""
     together: dict[str, list[Kernel]] = {}
     for kernel in report.kernels:
         if kernel.via and not kernel.own:
@@ -289,7 +290,7 @@ def resources_text(attempt: Attempt, figures: DeviceFigures | None = None) -> st
     profile, report = attempt.profile, attempt.report
     rows = {base_name(str(row.get("kernel", ""))).rsplit("::", 1)[-1]: row for row in report.build.resources} if report and report.build else {}
     shown = [kernel for kernel in sorted(profile.kernels, key=lambda k: -k.share) if worth_a_line(kernel)][:TOP_KERNELS] if profile else []
-    timed = bool(report is not None and report.kernels)  # their times are already listed with the measurements
+    timed = bool(report is not None and report.kernels)  # if so, their times are already listed with the measurements
     lines = [
         kernel_line(
             kernel, rows.get(base_name(kernel.name).rsplit("::", 1)[-1], {}), None if timed or profile is None else profile.iterations, figures
@@ -305,7 +306,7 @@ def resources_text(attempt: Attempt, figures: DeviceFigures | None = None) -> st
 
 
 def _uncounted(kernels: Sequence[KernelProfile]) -> str:
-    """Names the kernels without counters and without a line of their own: the program's own by name, a library's in a word."""
+    """Describes the kernels that have neither counters nor a line of their own: the program's own are named, and a library's are only mentioned."""
     without = [kernel for kernel in kernels if not kernel.metrics and not kernel.name.startswith(COPIES)]
     own = list(dict.fromkeys(short_name(kernel.name) for kernel in without if kernel.own))
     named = [*own[:NAMED_KERNELS], *([f"{len(own) - NAMED_KERNELS} more own kernels"] if len(own) > NAMED_KERNELS else [])]
@@ -317,7 +318,7 @@ def worth_a_line(kernel: KernelProfile) -> bool:
 
 
 def _legend(kernels: Sequence[KernelProfile]) -> Iterator[str]:
-    """Yields the meaning of the figures of these kernels, once for all of them."""
+    """Yields explanations of these kernels' figures, once for all of them."""
     if any(kernel.metrics for kernel in kernels):
         yield (
             "Bandwidths and pipes are percentages of their own peaks (which no program sustains; pipes: while a multiprocessor has work), while the "
@@ -337,7 +338,7 @@ def _waits(kernel: KernelProfile) -> list[tuple[str, float]]:
 
 
 def kernel_line(kernel: KernelProfile, compiled: Mapping[str, int | float | str], iterations: int | None, figures: DeviceFigures | None) -> str:
-    """`iterations` is the number of iterations that were profiled; if null, times are left out."""
+    """Returns the line for a kernel. `iterations` is the number of profiled iterations. If it is None, times are left out."""
     calls = kernel.calls / max(iterations or 1, 1)
     launches = f"{calls:.0f} launch{'es' if round(calls) != 1 else ''} a call"
     times = f"{kernel.mean_us:.1f} us a launch, {launches}, {100 * kernel.share:.0f} % of the device's time"
@@ -369,7 +370,7 @@ def _residency(kernel: KernelProfile, figures: DeviceFigures | None) -> list[str
 
 
 def _counted(kernel: KernelProfile) -> list[str]:
-    """Returns bandwidths, busiest pipes and stalls, or says that they were not measured."""
+    """Returns the bandwidths, busiest pipes and stalls, or says that they were not measured."""
     if not kernel.metrics:
         tensor = [f"{count} tensor-core instructions{_by(kernel)} in its code"] if (count := kernel.resources.get("tensor_instructions")) else []
         return [*tensor, "bandwidths, pipes and stalls: not measured"] if not kernel.stalls else [*tensor, _stalls(kernel)]
@@ -384,7 +385,7 @@ def _counted(kernel: KernelProfile) -> list[str]:
 
 
 def _by(kernel: KernelProfile) -> str:
-    """Returns by which instruction a kernel uses the tensor cores; "" if that is unknown or does not matter."""
+    """Returns the instruction with which a kernel uses the tensor cores, or "" if that is unknown or irrelevant."""
     count, arch = kernel.resources.get("wgmma_instructions"), kernel.resources.get("arch")
     if not isinstance(count, int) or not str(arch).startswith("sm_9") or not kernel.resources.get("tensor_instructions"):
         return ""
@@ -402,7 +403,7 @@ def _stalls(kernel: KernelProfile) -> str:
 
 def compiled_figures(row: Mapping[str, int | float | str], used_local: float | None = None) -> list[str]:
     """Describes a kernel's row in `BuildInfo.resources`: registers, local memory, shared memory. `used_local` is the number of accesses to local
-    memory that the profiler counted; null if it did not count them."""
+    memory that the profiler counted, or None if it did not count them."""
     if "registers" not in row:
         return []
     spilled = [f"{row[name]} bytes {way}" for name, way in (("spill_load_bytes", "loaded"), ("spill_store_bytes", "stored")) if row.get(name)]
@@ -422,7 +423,7 @@ def compiled_figures(row: Mapping[str, int | float | str], used_local: float | N
 
 
 def lost_text(base: Attempt, situation: Situation) -> str:
-    """Returns the attempts that did not improve a program, why they failed, and what the last one changed."""
+    """Describes the attempts that did not improve a program, why they failed, and what the last one changed."""
     lost = [a for a in situation.attempts if a.number > base.number and a.report is not None and a is not base]
     lines = [f"- candidate {a.number}{f' ({a.edit.strategy})' if a.edit.strategy else ''}: {why_lost(a)} It was to: {a.edit.changes}" for a in lost]
     if not lost:
@@ -447,8 +448,8 @@ def why_lost(attempt: Attempt) -> str:
 
 
 def _slower_kernels(base: Attempt, attempt: Attempt) -> str:
-    """Returns the largest changes in device time. Applies only to a GPU, whose kernels take equally long in every measurement, unlike a CPU's
-    operators."""
+    """Returns the largest changes in device time. This works only on a GPU, where a kernel takes the same time in every measurement, unlike an
+    operator on a CPU."""
     if not attempt.verdict.environment.device.startswith("cuda"):
         return ""
     before, after = _by_name(base), _by_name(attempt)

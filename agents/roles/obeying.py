@@ -1,4 +1,4 @@
-"""Handles notes for the built-in roles: at sequential points of a workflow they check for orders, and they report which ones they follow."""
+"""Handles notes for the built-in roles: at sequential points of a workflow, they check for orders and report which ones they follow."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from compiler import DeviceFigures, Options, make_plan
 from compiler.planning.cost import bound_of, duration, expected_ms
 from compiler.planning.tuned import fingerprints
 
-MAX_STEPS = 24  # number of steps in an event or a message; any further steps are only counted
+MAX_STEPS = 24  # maximum number of steps in an event or a message; any further steps are only counted
 
 
 class BuiltInPlanner:

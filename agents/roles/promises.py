@@ -19,7 +19,7 @@ def trusted(situation: Situation) -> Callable[[Move], float]:
 
 
 def learned(records: Mapping[str, Record], attempts: Iterable[Attempt]) -> dict[str, Record]:
-    """Returns the records with these attempts added, under the strategies that the attempts name. Attempts that were not measured add nothing."""
+    """Returns the records with these attempts added under the strategies that they name. Attempts that were not measured add nothing."""
     known = dict(records)
     for attempt in attempts:
         gain = realised(attempt)

@@ -130,7 +130,7 @@ def _split(path: Path) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _parse(text: str, name: str, inside: tuple[str, ...] = ()) -> tuple[Piece, ...]:
-    """Return pieces of a text. `inside` lists the enclosing parts, so that no part can include itself."""
+    """Split a text into pieces. `inside` lists the enclosing parts, so that no part can include itself."""
     stack: list[tuple[str, list[Piece]]] = [("", [])]
     at = 0
     for found in _PIECE.finditer(text):
@@ -182,7 +182,7 @@ def _render(pieces: tuple[Piece, ...], values: Mapping[str, str]) -> str:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """Return the text inside a fence that is long enough that backticks in the text cannot close it."""
+    """Return the text enclosed in a fence that is so long that backticks in the text cannot close it."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"

@@ -1,4 +1,4 @@
-"""Replies of models: strict schemas, and the extraction of JSON from a reply. `Refused` tells the model exactly what is wrong and where."""
+"""Models' replies: strict schemas, and the extraction of JSON from a reply. `Refused` tells the model exactly what is wrong and where."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class JudgementReply(Strict):
 
 T = TypeVar("T", bound=BaseModel)
 
-FORMS = {  # the form of reply to ask for again, by the prompt's `reply`
+FORMS = {  # the form of reply to request again, by the prompt's `reply`
     "plan": 'Reply with one JSON object with the keys "summary" and "steps".',
     "ideas": 'Reply with one JSON object with the key "ideas".',
     "idea": 'Reply with one JSON object with the keys "title", "text", "strategies" and "expected".',
@@ -144,7 +144,7 @@ def parse(reply: Reply, schema: type[T]) -> T:
 
 
 def find_object(reply: Reply, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Returns the JSON object in a reply, which may be in a fence or bare, with prose before and after. If there are several objects, returns the
+    """Returns the JSON object in a reply, which may be in a fence or bare, with prose before and after it. If there are several objects, returns the
     last one that has any of `keys`."""
     text = reply.text
     if not text.strip():
@@ -198,7 +198,7 @@ def place(text: str, error: json.JSONDecodeError) -> str:
 
 
 def said(error: ValidationError) -> str:
-    """Pydantic's findings as lines, each with the path of the key."""
+    """Returns Pydantic's findings as lines, each with the path of the key."""
     lines = []
     for found in error.errors()[:PROBLEMS_SHOWN]:
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found["loc"]).lstrip(".") or "the object"

@@ -1,5 +1,5 @@
-"""A Verifier with fixed rules, for a Coder that is a model: failures are repaired, steps are taken in sequence, and after that one method is tried at
-a time."""
+"""A Verifier with fixed rules, for a Coder that is a model: failures are repaired, steps are taken in sequence, and after that, methods are tried one
+at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agents.stopping import families_to_leave, family
 from agents.strategies import by_name, parts, strategies_of
 from verifier.profiling.diagnosing.task_facts import task_facts
 
-SPARE_CALLS = 10  # calls left in the budget; with fewer than these and nothing correct yet, the coder gets all of them
+SPARE_CALLS = 10  # if fewer calls than this are left in the budget and no program is correct yet, the coder gets all of them
 AGAIN = "The same program once more"
 EXPLAINED = ("build_failed", "rejected", "crashed")  # the evidence already says what is wrong
 
@@ -136,6 +136,6 @@ def plain_enough(situation: Situation, attempt: Attempt) -> bool:
 
 
 def scarce(run: Engine, situation: Situation) -> bool:
-    """Returns whether no program has passed yet and too few calls are left to spend one on a judgement or a new plan."""
+    """Returns whether no program has passed yet and so few calls are left that none should be spent on a judgement or a new plan."""
     limit, spent = run.ledger.limits.calls, run.ledger.spent.calls
     return situation.best is None and limit is not None and limit - spent < SPARE_CALLS

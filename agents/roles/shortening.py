@@ -2,7 +2,7 @@
 
 A model that reads a finished program of two hundred kilobytes pays for every kernel, although a few of them take most of the device time. A one-line
 marker replaces what is left out; its purpose and its call remain visible (the comment above it, the call in `forward`). A reply that keeps the marker
-keeps the kernels. To remove them, it removes that one line.
+keeps the kernels. To remove the kernels, a reply removes that one line.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Shortened:
         return _KEPT.sub(lambda found: self.bodies[found["id"]], written)
 
     def note(self, edits: bool = True) -> str:
-        """Explain the markers to a reader who edits the program, or who only reads it. Empty if nothing was left out."""
+        """Explain the markers to a reader who edits the program or only reads it. Return "" if nothing was left out."""
         if not self.bodies:
             return ""
         what = (
@@ -150,7 +150,7 @@ def _unused_helpers(program: str, left_out: Sequence[Piece]) -> list[Piece]:
 
 
 def _closing(program: str, opening: int) -> int | None:
-    """Return the position of the brace that matches the one at `opening`, or null."""
+    """Return the position of the brace that matches the one at `opening`, or None."""
     depth = 0
     for found in re.compile(r"[{}]").finditer(program, opening):
         depth += 1 if found[0] == "{" else -1

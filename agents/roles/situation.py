@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 
 class Unusable(Exception):
-    """Raised if a model's replies, including its corrections, contained nothing usable. This counts as a failed attempt, and the next prompt shows
-    its `reason`."""
+    """Raised if none of a model's replies, including corrections, could be used. This counts as a failed attempt, and the next prompt shows its
+    `reason`."""
 
     def __init__(self, reason: str):
         super().__init__(reason)
@@ -54,7 +54,7 @@ class Idea:
     text: str  # a paragraph that says what to do, in what order, and why it should pay off
     strategies: tuple[str, ...] = ()  # catalogue names, if the idea names any
     expected: float | None = None  # speedup over eager
-    parents: tuple[int, ...] = ()  # numbers of the ideas from which it was made
+    parents: tuple[int, ...] = ()  # numbers of the ideas from which it was derived
     number: int = 0  # number within the run, assigned by the workflow
     data: Any = None
 
@@ -72,7 +72,7 @@ class Edit:
     options: Any = None
     idea: Idea | None = None  # the idea that the program implements
     author: str = ""  # the profile and its model; "" means the workflow itself
-    way: int | None = None  # the way to which it belongs, in a workflow with several parallel ways
+    way: int | None = None  # the branch to which it belongs, in a workflow that explores several in parallel
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Advice:
     method: str | None = None  # catalogue strategy
     expected: float | None = None  # expected speedup over the parent
     move: Any = None  # what the coder should carry out, in the coder's own terms
-    documents: tuple[Passage, ...] = ()  # passages that the diagnosis used
+    documents: tuple[Passage, ...] = ()  # passages cited by the diagnosis
     base: Diagnosis | None = None  # diagnosis of the program to change next, if that is not the program that was diagnosed
     groups: Mapping[str, float] = field(default_factory=dict)  # time per call, in milliseconds, in the kernels of each plan group, if known
 
@@ -100,7 +100,7 @@ class Knob:
 
 
 def required(value: T | None, otherwise: str) -> T:
-    """Return the value. If there is none, raises `LookupError` with that sentence."""
+    """Return the value. If there is none, raise `LookupError` with that sentence."""
     if value is None:
         raise LookupError(otherwise)
     return value
@@ -121,10 +121,10 @@ class Attempt:
     edit: Edit
     report: Report | None = None
     profile: Profile | None = None
-    realises: int | None = None  # seq of the decision that asked for this program
-    expected: float | None = None  # speedup over the parent that the advice had promised
+    realises: int | None = None  # seq of the decision that requested this program
+    expected: float | None = None  # speedup over the parent that the advice promised
     base: Attempt | None = None  # the nearest ancestor that passed; the verdict timed both alternately
-    against: Against | None = None  # an earlier program of another line, timed together with this one; if set, it determines the level
+    against: Against | None = None  # an earlier program from another line of descent, timed together with this one; if set, it determines the level
 
     @property
     def passed(self) -> bool:
@@ -142,8 +142,8 @@ class Attempt:
 
     @property
     def gain(self) -> Interval | None:
-        """The speedup over `base`, from one measurement that timed both alternately; null if there was no such measurement. Two ratios to eager that
-        were measured at different times do not yield a gain."""
+        """The speedup over `base`, from one measurement that timed both alternately, or None if there was no such measurement. Two ratios to eager
+        measured at different times cannot be combined into a gain."""
         timing = self.report.timing if self.report is not None and self.passed else None
         rival = timing.rival if timing is not None else None
         return rival.speedup if rival is not None and self.base is not None else None
@@ -169,7 +169,8 @@ class Attempt:
 
 
 def beside(parent: Attempt | None) -> Attempt | None:
-    """Return the program against which a change of `parent` is timed: the parent itself if it passed, or else the program from which it was made."""
+    """Return the program against which a change of `parent` is timed: the parent itself if it passed, or else the program from which it was
+    derived."""
     return parent if parent is None or parent.passed else parent.base
 
 
@@ -183,9 +184,9 @@ class Situation:
     reference: Profile | None = None
     plan: Plan | None = None
     attempts: list[Attempt] = field(default_factory=list)
-    step: dict[str, Any] | None = None  # the current step of the plan; null: work on the program as a whole
+    step: dict[str, Any] | None = None  # the current step of the plan; None: work on the program as a whole
     refusals: list[str] = field(default_factory=list)  # why replies were unusable, since the last program
-    replans_left: int = 0  # how many more times the workflow would ask for a new plan
+    replans_left: int = 0  # number of further times that the workflow would ask for a new plan
     outcome: str = ""  # reason for a new plan
     tuned: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # kernel numbers from earlier runs, by the kernel's fingerprint
     records: Mapping[str, Record] = field(default_factory=dict)  # strategy records from earlier runs on this kind of device
@@ -221,21 +222,21 @@ class Planner(Protocol):
         """Return up to `count` ideas that differ from the known ones and from each other; the list is shorter or empty if there are no more."""
 
     async def cross(self, span: Span, situation: Situation, first: Idea, second: Idea) -> Idea:
-        """Return one idea made from two by crossing over strategies, not code."""
+        """Return one idea derived from two by crossing over strategies, not code."""
 
     async def align(self, span: Span, situation: Situation, idea: Idea, attempt: Attempt) -> Idea:
         """Return the idea, rewritten to describe what the surviving program does."""
 
     async def edit_tree(self, span: Span, situation: Situation, view: View) -> Edited:
-        """Return the decision tree as this author would now change it."""
+        """Return the decision tree with the changes that this author would now make."""
 
 
 class Coder(Protocol):
     name: str
 
     async def write(self, span: Span, situation: Situation, parent: Attempt | None, advice: Advice | None) -> Edit | None:
-        """Return the first program (if there is no parent), or the parent changed as the advice asks. Return null if this Coder has no further
-        answer."""
+        """Return the first program (if there is no parent) or the parent with the advised changes. Return None if this Coder has nothing further to
+        offer."""
 
     async def realise(self, span: Span, situation: Situation, idea: Idea, parent: Attempt | None) -> Edit | None:
         """Return the idea as a program, starting from the parent's if there is one."""
@@ -244,7 +245,7 @@ class Coder(Protocol):
         """Return the numbers in the attempt's program that can be changed without affecting its results."""
 
     async def tune(self, span: Span, situation: Situation, attempt: Attempt, values: Mapping[str, int]) -> Edit | None:
-        """Return the same program with other knob values, or null if that is not possible."""
+        """Return the same program with other knob values, or None if that is not possible."""
 
 
 class Verifier(Protocol):

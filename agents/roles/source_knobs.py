@@ -24,7 +24,8 @@ STEPS = 2  # number of halvings and doublings on each side
 
 
 def knobs(source: str) -> list[Knob]:
-    """Returns constants whose names mark them as tunable and whose values are powers of two, each with neighbouring values by factors of two."""
+    """Returns the constants whose names mark them as tunable and whose values are powers of two, each with neighbouring powers of two as other
+    values."""
     found: dict[str, list[int]] = {}
     for place in _places(source):
         found.setdefault(place["name"], []).append(int(place["value"]))
@@ -32,7 +33,7 @@ def knobs(source: str) -> list[Knob]:
 
 
 def tuned(source: str, values: Mapping[str, int]) -> str | None:
-    """Returns the source with other values for these constants, or null if one of them is missing."""
+    """Returns the source with other values for these constants, or None if one of them is missing."""
     for name, value in values.items():
         places = [place for place in _places(source) if place["name"] == name]
         if len(places) != 1:

@@ -6,13 +6,13 @@ from typing import Any
 
 from agents.roles.situation import Plan, Situation
 
-MOST_STEPS = 4  # number of steps that are coded one by one; the rest of a longer plan becomes one combined step
+MOST_STEPS = 4  # maximum number of steps that are coded one by one; the rest of a longer plan becomes one combined step
 
 Step = dict[str, Any]
 
 
 def workable(plan: Plan) -> list[Step]:
-    """Returns the steps that have to be coded, in order: custom kernels, and library calls that change. The result is never empty if the plan has a
+    """Returns, in order, the steps that have to be coded: custom kernels, and library calls that change. The result is never empty if the plan has a
     step."""
     steps = [step for step in plan.payload.get("steps") or [] if isinstance(step, dict)]
     own = [step for step in steps if step.get("space") == "own kernel" or (step.get("space") == "library" and step.get("strategies"))] or steps[:1]
@@ -38,7 +38,7 @@ def together(steps: list[Step]) -> Step:
 
 
 def following(situation: Situation) -> Step | None:
-    """Returns the next step, or null if this was the last one or the coder does not work step by step."""
+    """Returns the next step, or None if this was the last one or the coder does not work step by step."""
     if situation.plan is None or situation.step is None:
         return None
     steps = workable(situation.plan)
@@ -53,6 +53,6 @@ def first(situation: Situation) -> Step | None:
 
 
 def operators_in(situation: Situation) -> list[str] | None:
-    """Returns the task's operators by their names in the graph, or null if not all of them are known."""
+    """Returns the task's operators by their names in the graph, or None if not all of them are known."""
     graph = situation.capture.graph if situation.capture is not None else None
     return [node.op for node in graph.nodes] if graph is not None and graph.nodes and not graph.left else None

@@ -13,7 +13,7 @@ LONGEST = 120  # maximum length of a strategy's name in events and tables, in ch
 
 
 def parts(name: str) -> tuple[str, ...]:
-    """Splits a combination into its names; a plain name is returned as the only part."""
+    """Splits a combination into its names. A plain name is returned as the only part."""
     return tuple(filter(None, (part.strip() for part in name.split(JOINT.strip()))))
 
 
@@ -23,7 +23,8 @@ def strategies_of(name: str) -> list[Strategy]:
 
 
 def combined(names: Iterable[str]) -> str:
-    """Returns one name for several strategies, each listed once, in order, and as many as fit. Names that are not in the catalogue are left out."""
+    """Returns one name for several strategies. It lists each strategy once, in order, and leaves out those that do not fit. Names that are not in the
+    catalogue are left out."""
     kept: list[str] = []
     for name in dict.fromkeys(strategy.name for given in names for strategy in strategies_of(given)):
         if len(JOINT.join([*kept, name])) <= LONGEST:

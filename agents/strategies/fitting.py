@@ -1,4 +1,4 @@
-"""Structural vetoes: why a strategy does not fit a task's shapes or a program's kernels, worded like its own `Not for`.
+"""Structural vetoes: reasons why a strategy does not fit a task's shapes or a program's kernels, worded like the strategy's own `Not for`.
 
 Unknown facts never veto.
 """
@@ -10,19 +10,19 @@ from collections.abc import Callable
 from agents.strategies.strategy import Facts
 from verifier.profiling.diagnosing.structure import Row
 
-TILE = 128  # side of the tiles by which a product fills a device
-DEEP = 4  # K over the smaller of M and N from which a split of K pays
-LONG_ROW = 4096  # elements of a row below which a second reduction costs more than it saves
-WARP_ROW = 2048  # elements of a row that the registers of a warp hold
-SORTED_ROW = 2048  # elements of a row that a sorting network handles
-SELECTING = 0.1  # share of the device's time in a library's selection from which a kernel for it is worth writing
-MATRIX_BYTES = 1 << 20  # a matrix below which a launch costs more than its product with a vector
+TILE = 128  # side length of the tiles used to judge whether a product fills the device
+DEEP = 4  # minimum ratio of K to the smaller of M and N at which splitting K pays off
+LONG_ROW = 4096  # row length, in elements, below which a second reduction costs more than it saves
+WARP_ROW = 2048  # longest row, in elements, that fits into the registers of a warp
+SORTED_ROW = 2048  # longest row, in elements, that a sorting network handles
+SELECTING = 0.1  # minimum share of the device's time spent in a library's selection at which writing a kernel for it is worthwhile
+MATRIX_BYTES = 1 << 20  # size below which the product of a matrix and a vector takes less time than a launch
 SPLIT_FLOPS = 10**9
 FLOAT = 4  # bytes
-STEPPED = 4  # ratio of a recurrence's steps to kernels above which the steps must run inside the kernels
+STEPPED = 4  # ratio of a recurrence's steps to kernels at or above which the steps must run inside the kernels
 MOSTLY_OWN = 0.5
 
-ROW, ROW_ELEMENTS = 32, 1 << 16  # minimum elements of a row, and of all rows together, for a reduction to be worth a method
+ROW, ROW_ELEMENTS = 32, 1 << 16  # minimum elements of a row, and of all rows together, for a reduction to be worth optimising
 NORMALISING = ("norm", "softmax", "logsumexp", "var", "std")  # reductions that read a row more than once
 LAUNCH_US, WORTH = 5.0, 0.03  # maximum cost of a launch, and share of a call below which a gain cannot be distinguished from noise
 SMALL_GAP = 0.01  # share of a call
@@ -31,12 +31,12 @@ Veto = Callable[[Facts], str | None]
 
 
 def every(*vetoes: Veto) -> Veto:
-    """Combines vetoes; the first objection is used."""
+    """Combines vetoes. The first objection found is returned."""
     return lambda facts: next((why for veto in vetoes if (why := veto(facts)) is not None), None)
 
 
 def deep_products(facts: Facts) -> str | None:
-    """Vetoes split-k unless a product has few tiles and a large K."""
+    """Vetoes split-k unless some product has few tiles and a large K."""
     products = facts.structure.products if facts.structure is not None else None
     if products is None or not facts.units:
         return None
@@ -45,7 +45,7 @@ def deep_products(facts: Facts) -> str | None:
 
 
 def long_rows(facts: Facts) -> str | None:
-    """Vetoes parallel-split unless a reduction has few long rows."""
+    """Vetoes parallel-split unless some reduction has few but long rows."""
     rows = facts.structure.rows if facts.structure is not None else None
     if rows is None or not facts.units:
         return None
@@ -102,7 +102,8 @@ def _worth(facts: Facts) -> list[Row] | None:
 
 
 def sorted_rows(facts: Facts) -> str | None:
-    """Vetoes sorting long rows. A selection from long rows is no sort, and is worth a kernel if the library's takes much of the time."""
+    """Vetoes sorting long rows. A selection from long rows is not a sort, and a kernel for it is worthwhile if the library's selection takes much of
+    the time."""
     if facts.selection_share is not None and facts.selection_share >= SELECTING:
         return None
     lengths = facts.structure.sorted_lengths if facts.structure is not None else None
@@ -180,7 +181,7 @@ def several_kernels(facts: Facts) -> str | None:
 
 
 def own_kernels_in_a_row(facts: Facts) -> str | None:
-    """Vetoes overlapping launches if few launches follow each other, or if the call is long."""
+    """Vetoes overlapping launches if fewer than two of the program's own kernels run in a call, or if launches take too small a share of the call."""
     if facts.own_kernels is not None and facts.program_us and facts.own_kernels * LAUNCH_US < WORTH * facts.program_us:
         return "launches take too small a share of the call"
     return "fewer than two own kernels run in a call" if facts.own_kernels is not None and facts.own_kernels < 2 else None

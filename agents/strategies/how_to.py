@@ -10,7 +10,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent / "how_to"
 LANGUAGES = ("cuda", "triton", "cpp")
 
-# What a family changes. A search on a plateau tries a different family before it gives up.
+# What each family changes. A search on a plateau tries a different family before it gives up.
 FAMILIES = {
     "fusion": "which operators share a kernel",
     "algorithm": "what is computed, and how often",

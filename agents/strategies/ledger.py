@@ -1,9 +1,9 @@
-"""The expected and the realised gain of every strategy that was tried, as a projection of a run's events.
+"""The expected and realised gains of every strategy that was tried, as a projection of a run's events.
 
 A candidate counts for the strategy that it names; a first program counts for all of its strategies together. The realised gain is measured against
 the nearest ancestor that passed, timed alternately with it (`gain` in its verdict). For a first program, it is measured against eager. Two ratios to
 eager taken at different times cannot be compared, because they also differ by the drift of eager. The expected gain is recorded in the decision that
-asked for the candidate.
+requested the candidate.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from agents.payloads import (
 from agents.strategies.combined import parts
 from verifier.report import Interval
 
-GAIN = 1.02  # a smaller realised gain is within the noise of tier quick
+GAIN = 1.02  # a smaller realised gain is within the noise of the quick tier
 
 Outcome = Literal["gained", "no gain", "not right", "not measured"]
 
@@ -52,7 +52,7 @@ class Entry(BaseModel):
     title: str = ""
     changes: str = ""
     program: str = ""  # sha of the program's artefact
-    status: str = ""  # status of the verdict in tier quick
+    status: str = ""  # status of the verdict in the quick tier
     expected: float | None = None
     realised: float | None = None
     low: float | None = None  # lower end of the realised gain's 95 % interval
@@ -62,7 +62,7 @@ class Entry(BaseModel):
     offered: bool = False  # whether an earlier request in this run showed what past runs gained with the strategy
     speedup: float | None = None  # speedup over eager
     outcome: Outcome = "not measured"
-    confirmed: bool = False  # whether the run's result, confirmed in tier full, is this program or was made from it
+    confirmed: bool = False  # whether the run's result, confirmed in the full tier, is this program or was derived from it
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,8 @@ def score(of: Iterable[Tried]) -> Score:
     )
 
 
-PRIOR = 2.0  # number of tries, with promises kept exactly, with which every strategy starts
-MOST_KEPT = 1.5  # upper limit for the share of a promise that a single lucky try counts for
+PRIOR = 2.0  # number of tries that kept their promises exactly, credited to every strategy at the start
+MOST_KEPT = 1.5  # upper limit for the share of a promise with which a single lucky try is credited
 
 
 class Record(BaseModel):
@@ -167,7 +167,7 @@ READ: Projection[_Reading, Event] = Projection()
 
 
 class _Reading:
-    """The parts of a trace that are needed to make entries."""
+    """The parts of a trace that are needed to create entries."""
 
     def __init__(self) -> None:
         self.run = ""
@@ -253,7 +253,7 @@ class _Reading:
         return verdict.speedup.ratio if verdict is not None and verdict.status == "passed" and verdict.speedup else None
 
     def _realised(self, number: int) -> Interval | None:
-        """Returns the realised gain with its interval, or null if nothing was measured or the parent program was not measured at the same time."""
+        """Returns the realised gain with its interval, or None if nothing was measured or the parent program was not measured at the same time."""
         if self._ratio(number) is None:
             return None
         verdict = self.verdicts[number]
@@ -273,7 +273,7 @@ class _Reading:
 
 
 def outcome_of(status: str, realised: Interval | None) -> Outcome:
-    """`status` is the status of the verdict in tier quick; `realised` is the gain over the parent program."""
+    """Describes the outcome of a try. `status` is the status of the verdict in the quick tier, and `realised` is the gain over the parent program."""
     if status in ("inconclusive", "infrastructure_error", "") or (status == "passed" and realised is None):
         return "not measured"
     if status != "passed" or realised is None:

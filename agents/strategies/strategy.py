@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from agents.strategies.how_to import how_tos
 from verifier.profiling.diagnosing.structure import Structure
 
-HOST_SETS_THE_PACE = 0.2  # share of a call in which the device waits for the host, above which host work is worth a method in any class
+HOST_SETS_THE_PACE = 0.2  # share of a call in which the device waits for the host, above which reducing host work pays off in any class
 HOST_IS_WORTH_A_METHOD = 0.03  # share of a call; a smaller gain cannot be distinguished from noise
 BOTTLENECKS = ("memory", "compute", "latency", "launch", "occupancy", "defect", "none")
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts about a program on a device at the time when its next step is chosen. Null means unknown."""
+    """Facts about a program on a device at the time when its next step is chosen. None means unknown."""
 
     device: str  # "cpu", "cuda"
     bottleneck: str
@@ -45,16 +45,16 @@ class Facts:
     cache_bytes: int = 0  # the cache that all units share; 0 means unknown
     unit_cache_bytes: int = 0  # shared memory of a multiprocessor; 0 means unknown
     kernels: float | None = None  # kernels per call, including those inside a CUDA graph
-    own_kernels: float | None = None  # those that are the program's own
-    short_kernels: float | None = None  # those that are too short to hide launch latency
+    own_kernels: float | None = None  # the program's own kernels per call
+    short_kernels: float | None = None  # kernels per call that are too short to hide launch latency
     library_products: bool | None = None  # a library computes a product
     gap_share: float | None = None  # share of a call in which the device waits between pieces of work
     slowest_blocks: int | None = None  # blocks of the slowest own kernel's grid
-    slowest_waves: float | None = None  # of its blocks over those that can be resident at once
-    quiet_memory: bool | None = None  # no kernel that takes a tenth of the device's time or more uses DRAM much
-    streams: bool | None = None  # a kernel that takes a tenth of the device's time or more uses DRAM much, but is not at its ceiling
-    selection_share: float | None = None  # share of the device's time in kernels of a library that select the largest elements (top-k)
-    waits: float | None = None  # times that the host waits for the device within a call
+    slowest_waves: float | None = None  # number of the slowest own kernel's blocks divided by the number that can be resident at the same time
+    quiet_memory: bool | None = None  # no kernel that takes at least a tenth of the device's time uses much DRAM bandwidth
+    streams: bool | None = None  # a kernel that takes at least a tenth of the device's time uses much DRAM bandwidth, but is not at the ceiling
+    selection_share: float | None = None  # share of the device's time spent in library kernels that select the largest elements (top-k)
+    waits: float | None = None  # number of times that the host waits for the device within a call
     faults: tuple[str, ...] = ()  # faults that the diagnosis names, most expensive first
 
     @property
@@ -68,7 +68,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Strategy:
-    """`when` states the condition under which the strategy pays off; `veto` returns the reason why it is not allowed, or null."""
+    """`when` states the condition under which the strategy pays off; `veto` returns the reason why it is not allowed, or None."""
 
     name: str
     title: str
@@ -88,8 +88,8 @@ class Strategy:
     needs: str = ""  # a pattern that one of the task's operators must match; "" if it fits any task
 
     def meets(self, operators: Collection[str] | None) -> bool:
-        """Returns whether a task with these operators ("aten.mm.default", or "matrix product") contains what the strategy needs; null means that the
-        operators are unknown."""
+        """Returns whether a task with these operators ("aten.mm.default", or "matrix product") contains what the strategy needs. `operators` is None
+        if they are unknown."""
         return not self.needs or operators is None or any(re.search(self.needs, operator) for operator in operators)
 
     @property
@@ -111,7 +111,7 @@ class Strategy:
         return how_tos()[self.name].cpp
 
     def refuses(self, facts: Facts) -> str | None:
-        """Returns why the strategy must not be tried now, or null if it may be."""
+        """Returns the reason why the strategy must not be tried now, or None if it may be."""
         if facts.device not in self.devices:
             return f"{self.name} is for {' and '.join(self.devices)} only"
         return self.veto(facts) or (None if self.when(facts) else f"{self.name} applies where {self.applies}")

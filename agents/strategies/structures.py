@@ -8,7 +8,7 @@ from agents.strategies.strategy import Facts, Strategy
 
 HOPPER = (9, 0)
 AMPERE = (8, 0)
-NEAR_VENDOR = 1.5  # a vendor's product is not replaced if its time is below this multiple of the floor
+NEAR_VENDOR = 1.5  # a vendor's matrix product is not replaced if its time is below this multiple of the floor
 SCATTERS = r"index_add|index add|index_put|index_reduce|scatter_add|scatter_reduce|segment|embedding_bag|bincount"  # sums at data-dependent positions
 MANY_REGISTERS = 96  # registers per thread above which they limit the number of resident warps
 
@@ -45,8 +45,7 @@ def _short_calls(facts: Facts) -> bool:
 
 
 def vendor_stays(facts: Facts) -> str | None:
-    """Returns why the main loops of a vendor's matrix product should stay, or null: a custom replacement is tried only if there is room for a
-    gain."""
+    """Returns the reason why a vendor's matrix product should stay, or None. A custom replacement is tried only if there is room for a gain."""
     if facts.products and facts.headroom is not None and facts.headroom < NEAR_VENDOR:
         return f"the vendor's product stays, since it is within {NEAR_VENDOR:g}x of the floor"
     return None

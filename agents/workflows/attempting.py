@@ -21,7 +21,7 @@ Stopping = Callable[[Engine, Situation, Advice], Advice]
 
 @dataclass(frozen=True)
 class Turn:
-    """The result of one attempt. `attempt` is null if the coder's replies contained no program that could be verified."""
+    """The result of one attempt. `attempt` is None if the coder's replies contained no program that could be verified."""
 
     attempt: Attempt | None
     advice: Advice
@@ -43,7 +43,7 @@ async def attempt_once(
     *,
     stopping: Stopping | None = None,
 ) -> Turn | None:
-    """Write one candidate as advised and decide what comes next. Returns null if the coder has nothing left to write. Raises `OutOfBudget` before
+    """Writes one candidate as advised and decides what comes next. Returns None if the coder has nothing left to write. Raises `OutOfBudget` before
     requesting a program that the budget does not allow."""
     async with run.span(path, f"Candidate {next_number(situation)}", "coder") as span:
         await span.room_for(next_number(situation))
@@ -85,7 +85,7 @@ async def put_on_record(span: Span, situation: Situation, edit: Edit, parent: At
 
 
 async def try_attempt(run: Engine, span: Span, attempt: Attempt, *, profile: bool = True) -> None:
-    """Verify a recorded attempt, timed against its parent program, and profile it if it passes."""
+    """Verifies a recorded attempt, timing it against its parent program, and profiles it if it passes."""
     source = attempt.edit.source
     rival = attempt.base.edit.source if attempt.base is not None and attempt.base.edit.source != source else None
     attempt.report = await measure(span, source, attempt.number, "full" if only_one(run) else "quick", rival)
@@ -101,19 +101,19 @@ async def try_attempt(run: Engine, span: Span, attempt: Attempt, *, profile: boo
 
 def only_one(run: Engine) -> bool:
     """Returns whether the run may write only one program. In that case, nothing depends on quick-tier figures, so the program is measured in the full
-    tier immediately."""
+    tier right away."""
     return run.settings.budget.candidates == 1
 
 
 async def profiled(run: Engine, span: Span, attempt: Attempt) -> Profile | None:
-    """Return a recorded profile of the attempt's program or, if profiling is off in the settings, what the verifier observed in one call."""
+    """Returns a recorded profile of the attempt's program or, if the settings turn profiling off, what the verifier observed in one call."""
     if run.settings.profiles == "all":
         return (await span.profile(attempt.edit.source, attempt.number)).result.profile
     return observed(attempt.verdict)
 
 
 def observed(report: Report) -> Profile | None:
-    """Return a profile built from the kernels that the verifier recorded in its observed call: launches, times and shares, but no gaps."""
+    """Returns a profile built from the kernels that the verifier recorded in its observed call. It has launches, times and shares, but no gaps."""
     if not report.kernels or report.timing is None:
         return None
     cuda = report.environment.device.startswith("cuda")  # a CPU has no launches and is always busy
@@ -139,7 +139,7 @@ def next_number(situation: Situation) -> int:
 
 
 async def settle(span: Span, attempt: Attempt, advice: Advice, decision: int) -> None:
-    """Compares the actual result of a decision with the expected one."""
+    """Records the actual result of a decision next to the expected one."""
     attempt.realises, attempt.expected = decision, advice.expected
     realised = attempt.gain.ratio if attempt.gain is not None else None
     outcome = f"candidate {attempt.number}: {verdict(attempt.verdict)}"[:1000]
@@ -164,12 +164,13 @@ async def advise(
 
 
 def cited(advice: Advice) -> dict[str, list[DocumentRef]]:
-    """Return the document passages that the diagnosis used, if any."""
+    """Returns the document passages that the diagnosis cites, if any."""
     return {"documents": [DocumentRef(id=p.id, title=p.title) for p in advice.documents]} if advice.documents else {}
 
 
 def realised(advice: Advice) -> dict[str, dict[str, float]]:
-    """Returns the time of each plan group in this program, for comparison with its floor and expected time. Omits the field if no times are known."""
+    """Returns the time that this program spends in each plan group, for comparison with the group's floor and expected time. Omits the field if no
+    times are known."""
     longest = sorted(advice.groups, key=lambda group: -advice.groups[group])[:MOST_GROUPS]
     return {"groups": {group: advice.groups[group] for group in longest}} if longest else {}
 

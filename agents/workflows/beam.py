@@ -1,11 +1,11 @@
-"""Runs parallel search lines ("ways"), each of which improves its own program. Ways that stagnate continue from the best one, and ways without
+"""Runs parallel branches ("ways"), each of which improves its own program. Branches that stagnate continue from the best one, and branches without
 prospects are replaced.
 
 Taken from KernelAgent: parallel workers for the best programs and for several bottlenecks, and stopping near the floor. Taken from AKG (arXiv
 2512.23424): islands with migration. Taken from KernelEvolve (arXiv 2512.23236) and KernelBand: a single device pool, and pruning by the gain that is
-still possible according to a profile. Our own additions: rounds end at a barrier, where replies are processed in way order, so that a resumed run
-makes the same calls. Every decision that moves a way is recorded. A program takes the lead only if it is faster than the current leader in a
-measurement that times the two alternately.
+still possible according to a profile. Our own additions: rounds end at a barrier, where replies are processed in the order of the branches, so that a
+resumed run makes the same calls. Every decision that changes a branch's state is recorded. A program takes the lead only if it is faster than the
+current leader in a measurement that times the two alternately.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from agents.workflows.translating import Ideas, new_ideas, realise
 from agents.workflows.ways import REPAIRS, Turns, Way, ancestors_of, line_of, measured_beside
 
 CALLS_A_PROGRAM = 2  # one call for the coder and one for the judge
-PROGRAMS_A_WAY = 2  # another way is opened only if the budget still covers this many programs
+PROGRAMS_A_WAY = 2  # another branch is opened only if the budget still covers this many programs
 IDEAS = 8  # number of ideas requested from the planner per call
-STANDS_STILL = 2  # after this many programs in a row without a gain, a way continues from the best of the others
-LOST = 4  # after this many programs in a row without a gain, a way ends
+STANDS_STILL = 2  # after this many programs in a row without a gain, a branch continues from the best of the others
+LOST = 4  # after this many programs in a row without a gain, a branch ends
 BARREN = 2  # after this many rounds in a row without a program, the search ends
-PATIENCE = 4  # after this many programs per way without a gain for the whole run, the search ends
+PATIENCE = 4  # after this many programs per branch without a gain for the whole run, the search ends
 
 
 async def beam(run: Engine) -> Finish:
@@ -42,7 +42,7 @@ async def search(run: Engine, situation: Situation, roles: Roles) -> str:
 
 
 def places_for(budget: Budget, workers: int) -> int:
-    """Returns the number of parallel ways: one per worker, or fewer if the budget does not cover that many."""
+    """Returns the number of parallel branches: one per worker, or fewer if the budget does not cover that many."""
     programs = min(budget.candidates or 10**6, budget.calls // CALLS_A_PROGRAM if budget.calls is not None else 10**6)
     return max(1, min(workers, programs // PROGRAMS_A_WAY))
 
@@ -67,15 +67,15 @@ class Beam:
     situation: Situation
     roles: Roles
     ideas: Ideas = field(default_factory=Ideas)
-    fresh: list[Idea] = field(default_factory=list)  # ideas that no way has tried yet
-    asked: int = 0  # how often the planner has been asked for ideas
+    fresh: list[Idea] = field(default_factory=list)  # ideas that no branch has tried yet
+    asked: int = 0  # number of times that the planner has been asked for ideas
     more: bool = True  # whether the planner might have more ideas
-    ways: list[Way] = field(default_factory=list)  # active ways, ordered by number
+    ways: list[Way] = field(default_factory=list)  # active branches, ordered by number
     opened: int = 0
     round: int = 0
     barren: int = 0  # rounds in a row without a program
-    leader: Attempt | None = None  # the best across all ways
-    leads: int | None = None  # number of the way to which the leader belongs
+    leader: Attempt | None = None  # the best across all branches
+    leads: int | None = None  # number of the branch to which the leader belongs
     trailed: set[tuple[int, int]] = field(default_factory=set)  # (program, leader) pairs in which the program was not faster in a joint measurement
 
     @property
@@ -100,7 +100,7 @@ class Beam:
                 return reason
 
     async def _next(self, span: Span, path: str, written: int) -> str:
-        """Applies the rules after a round and diagnoses the remaining ways. Returns why the search ends, or "" if it goes on."""
+        """Applies the rules after a round and diagnoses the remaining branches. Returns the reason why the search ends, or "" if it goes on."""
         self.barren = 0 if written else self.barren + 1
         if self.barren == BARREN:
             return f"{BARREN} rounds brought no new program"
@@ -119,7 +119,7 @@ class Beam:
         said = f"{programs} program{'' if programs == 1 else 's'}, {len(self.ways)} way{'' if len(self.ways) == 1 else 's'} go on"
         return said + (f"; candidate {self.leader.number} leads, {self.leader.level:.2f}x" if self.leader else "; no program is right yet")
 
-    # a round: all ways write and measure concurrently
+    # a round: all branches write and measure concurrently
 
     async def _write(self, path: str) -> None:
         turns = Turns(self.ways)
@@ -140,7 +140,8 @@ class Beam:
         way.take(attempt)
 
     async def _written(self, span: Span, way: Way, turns: Turns) -> Attempt | None:
-        """Returns the way's next program, recorded when the way's turn comes. If there is none, records the reason on the span and returns None."""
+        """Returns the branch's next program, which is recorded when the branch's turn comes. If there is none, records the reason on the span and
+        returns None."""
         start = way.failed or way.best
         try:
             edit = await self._edit(span, way, start)
@@ -172,7 +173,7 @@ class Beam:
     # choosing the leader
 
     async def _rank(self, span: Span, path: str) -> None:
-        """Goes through the ways in order. A way's best program takes the lead if it is faster than the leader in a joint measurement."""
+        """Goes through the branches in order. A branch's best program takes the lead if it is faster than the leader in a joint measurement."""
         rank = self.situation.rank
         for way in self.ways:
             best, leader = way.best, self.leader
@@ -191,7 +192,8 @@ class Beam:
             await self._tell(span, told.having(reason=f"Candidate {best.number} is the fastest of all ways."))
 
     async def _overtakes(self, span: Span, path: str, way: Way, best: Attempt, leader: Attempt) -> bool:
-        """Returns whether another line's program is faster than the leader by more than the noise, with the two timed alternately on one device."""
+        """Returns whether another branch's program is faster than the leader by more than the noise when the two are timed alternately on one
+        device."""
         async with self.run.span(f"{path}/beside-{way.number}", f"Candidate {best.number} beside candidate {leader.number}", "verifier") as measuring:
             report = await measure(measuring, best.edit.source, None, "quick", leader.edit.source)
             rival = report.timing.rival if report.status == "passed" and report.timing is not None else None
@@ -210,7 +212,7 @@ class Beam:
         await self._tell(span, told.having(reason=reason))
         return False
 
-    # the rules between two rounds, applied in way order
+    # the rules between two rounds, applied in the order of the branches
 
     async def _prune(self, span: Span) -> None:
         for way in list(self.ways):
@@ -221,7 +223,7 @@ class Beam:
                 await self._tell(span, told.having(reason=reason[:1000]))
 
     def _over(self, way: Way) -> str:
-        """Returns why a way ends, or "" if it does not."""
+        """Returns the reason why a branch ends, or "" if it does not."""
         if way.failed is not None or way.idea is not None:
             return ""
         if way.advice is not None:
@@ -251,7 +253,7 @@ class Beam:
             await self._tell(span, (told.having(idea=idea.number) if idea is not None else told).having(reason=reason))
 
     def _stands_still(self, way: Way) -> str:
-        """Returns why a way continues from the best of the others, or "" if it does not."""
+        """Returns the reason why a branch continues from the best of the others, or "" if it does not."""
         if not way.lost or way.failed is not None or self.leader is None or self.leads == way.number or way.best is self.leader:
             return ""
         if way.best is not None and way.best.number in ancestors_of(self.situation, self.leader):
@@ -261,7 +263,7 @@ class Beam:
         return ""
 
     async def _fill(self, span: Span, path: str) -> None:
-        """Fills free places with new ways. Each starts from its own idea and from the best program."""
+        """Fills free places with new branches. Each starts from its own idea and from the best program."""
         while len(self.ways) < self.places and (idea := await self._idea(path)) is not None:
             where = f"candidate {self.leader.number}" if self.leader is not None else "the task"
             await self._open(span, self.leader, idea, f"It tries idea {idea.number} on {where}.")
@@ -288,10 +290,10 @@ class Beam:
     async def _tell(self, span: Span, told: WayChanged) -> None:
         await span.emit(told, agent="engine")
 
-    # what each way does next
+    # what each branch does next
 
     async def _diagnose(self, path: str) -> None:
-        """Diagnoses the ways, concurrently if a model is the judge. The compiler's judge reads notes from people, so it must run in order."""
+        """Diagnoses the branches, concurrently if a model is the judge. The compiler's judge reads notes from people, so it must run in order."""
         ways = [way for way in self.ways if way.idea is None and (way.best is not None or way.failed is not None)]
         if self.run.settings_for(path).judge == "built-in":
             for way in ways:
@@ -308,6 +310,6 @@ class Beam:
 
     @staticmethod
     def _subject(way: Way) -> Attempt:
-        """Returns the program that the judge reads: the way's latest program if it is correct, or else its best one."""
+        """Returns the program that the judge reads: the branch's latest program if it is correct, or else its best one."""
         latest = way.view.attempts[-1]
         return latest if latest.passed and latest.edit.way == way.number else required(way.best, f"way {way.number} has no program")

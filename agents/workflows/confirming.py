@@ -1,4 +1,4 @@
-"""The end of every workflow: the winner is measured again before it becomes the result. The exception is a run's only program, because there is no
+"""The end of every workflow: the winner is measured again before it becomes the result. A run's only program is an exception, because there was no
 selection that could favour a lucky measurement."""
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from compiler.planning.tuned import fingerprints, tuned_by
 from verifier.report import Report
 from verifier.source import sha256
 
-MAX_CONFIRMED = 3  # maximum number of winners tried in tier full before the run gives up
+MAX_CONFIRMED = 3  # maximum number of winners tried in the full tier before the run gives up
 
 
 async def confirm(run: Engine, situation: Situation, reason: str, spent: bool) -> Finish:
     """Measures the winner again, against all baselines and with fresh seeds. If it fails, tries the next program. `spent`: whether the search ended
-    because a budget was spent."""
+    because a budget was used up."""
     ranked = sorted((a for a in situation.attempts if a.passed), key=situation.rank, reverse=True)
-    ranked = ranked or [a for a in reversed(situation.attempts) if a.report is not None and a.report.host_busy]  # retry, because time has passed
+    ranked = ranked or [a for a in reversed(situation.attempts) if a.report is not None and a.report.host_busy]  # retry, as time has passed
     if not ranked:
         last = situation.attempts[-1].report if situation.attempts else None
         return Finish(
@@ -70,7 +70,7 @@ async def confirm_one_of(run: Engine, situation: Situation, ranked: list[Attempt
 
 
 def sole(situation: Situation) -> Report | None:
-    """Returns the verdict of a run's only program if it already comes from the full tier (`attempting.only_one`). If there are several programs, the
+    """Returns the verdict on a run's only program if it already comes from the full tier (`attempting.only_one`). If there are several programs, the
     best one may have been lucky."""
     report = situation.attempts[0].report if len(situation.attempts) == 1 else None
     return report if report is not None and report.tier == "full" and not report.host_busy else None

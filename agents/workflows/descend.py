@@ -1,10 +1,10 @@
-"""Searches without a language model. The compiler's moves change the structure and coordinate descent tunes the numbers, in alternation until neither
-helps. Random samples (a storm) follow.
+"""Searches without a language model. The compiler's moves, which change the structure, alternate with coordinate descent, which tunes the numbers,
+until neither helps. Random samples (a storm) follow.
 
 Taken from the papers (Ansor, arXiv 2006.06762; "Explore as a Storm, Exploit as a Raindrop", arXiv 2406.20037): a truncated exploration whose best
-sample is the starting point of the descent. Our own additions: the exploration follows the compiler's moves against a measured bottleneck, and
-resumes from the tuned program because a different structure may be better with other numbers. Random sets of choices are sampled only after both have
-stalled.
+sample is the starting point of the descent. Our own additions: the exploration follows the compiler's moves against a measured bottleneck, and it
+resumes from the tuned program because a different structure may be better with other numbers. Random sets of choices are sampled only after both the
+moves and the descent have stalled.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Moves:
         return gained
 
     async def judge(self, path: str) -> None:
-        """Diagnoses the program that the descent found, because the previous advice was for a different program."""
+        """Diagnoses the program found by the descent, because the previous advice was for a different program."""
         best = required(self.situation.best, "no program has passed")
         async with self.run.span(f"{path}/diagnosis", f"Diagnose candidate {best.number}", "verifier") as span:
             if best.profile is None:

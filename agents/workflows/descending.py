@@ -89,7 +89,7 @@ async def descend_numbers(run: Engine, situation: Situation, roles: Roles, start
 
 
 async def tried(run: Engine, situation: Situation, roles: Roles, path: str, start: Attempt, changed: dict[str, int]) -> float:
-    """Returns the speed of `start` with other numbers, or 0 if the program is not correct. Identical programs are not measured twice."""
+    """Returns the speed of `start` with other numbers, or 0 if the resulting program is not correct. Identical programs are not measured twice."""
     async with run.span(path, ", ".join(f"{name} = {value}" for name, value in changed.items()) or "The numbers as they were", "coder") as span:
         await heed(span, situation, "coder")
         try:

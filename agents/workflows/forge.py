@@ -31,7 +31,7 @@ async def search(run: Engine, situation: Situation, roles: Roles) -> str:
         async with run.span(f"round-{number}", title(latest, advice), "coder") as span:
             try:
                 edit = await roles.coder.write(span, only(situation, latest), latest, advice)
-            except Unusable as refused:  # the round is lost, and the next prompt gives the reason
+            except Unusable as refused:  # the round yields nothing, and the next prompt gives the reason
                 turn = await unusable(span, situation, refused, advice, decision)
                 advice = turn.advice if latest is not None else None
                 continue

@@ -45,7 +45,7 @@ def describe_task(admission: Admission) -> str:
 
 
 async def measure(span: Span, source: str, number: int | None, tier: Tier, rival: str | None = None) -> Report:
-    """Verify a program, timed alternately with its parent program (`rival`). An inconclusive measurement is repeated once with fresh
+    """Verifies a program, timing it alternately with its parent program (`rival`). An inconclusive measurement is repeated once with fresh
     seeds, after a wait if the host was busy. Without a `number`, the verdict belongs to no candidate and only compares two programs."""
     last = tier == "full"
     report = (await span.verify(source, number, tier, last=last, rival=rival)).result.report
@@ -65,7 +65,7 @@ async def measure(span: Span, source: str, number: int | None, tier: Tier, rival
 
 
 async def waited(span: Span, seconds: int) -> int:
-    """Waits for the host to become idle. The run can be paused or cancelled in the meantime."""
+    """Waits for the host to become idle. Meanwhile, the run can be paused or cancelled."""
     for _ in range(seconds):
         await asyncio.sleep(1.0)
         await span.run.gate()

@@ -15,7 +15,7 @@ NOT_MEASURED = "nothing wrong was found, but its time is unknown: try again when
 def outcome_of(
     report: Report, task_source: str, program_source: str, reference: Profile | None = None, profile: Profile | None = None
 ) -> tuple[str, str]:
-    """Returns the outcome and its description for a passing program with a speedup. A program that only calls the task's own operators is never
+    """Returns the outcome and its description for a passing program with a speedup. A program that calls only the task's own operators is never
     described as faster than the task."""
     assert report.speedup is not None
     if unchanged(task_source, program_source):
@@ -42,5 +42,5 @@ def same_operators(one: Profile | None, other: Profile | None) -> bool:
 
 
 def tried(admission: Admission | None) -> str:
-    """Returns the shapes that a headline applies to, or "" if they are unknown."""
+    """Returns the shapes to which a headline applies, or "" if they are unknown."""
     return f" Tried with inputs {', '.join(admission.shapes)}." if admission is not None and admission.shapes else ""

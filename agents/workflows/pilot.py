@@ -1,7 +1,7 @@
 """cuPilot: evolves a population of strategies instead of programs.
 
-Crossover combines the parents' strategies. The child is translated into a program, revised until it is correct, and re-aligned, so that its strategy
-describes what the surviving program does before the next crossover.
+Crossover combines the parents' strategies. The child is translated into a program and revised until it is correct. It is then re-aligned, so that its
+strategy describes what the surviving program does before the next crossover.
 
 Taken from the paper (arXiv 2512.16465): strategies as the unit of evolution, the first kernel, an initial population, tournaments, one exploratory
 child per generation, elitism, and epochs that start from the best kernels of the previous one. The paper does not give its sizes. Three epochs of
@@ -55,9 +55,9 @@ STEPS = ((3, 4, 5), (2, 4, 5), (2, 3, 4), (1, 3, 3), (1, 2, 2), (1, 1, 1))  # ep
 
 
 def sizes_for(budget: Budget) -> Sizes:
-    """Returns the default sizes or, if they do not fit into the program budget, the largest ones that do and that keep the population larger than its
+    """Returns the default sizes or, if they do not fit into the program budget, the largest ones that fit and keep the population larger than its
     offspring."""
-    programs = min(budget.candidates or 10**6, budget.calls // CALLS_A_PROGRAM if budget.calls is not None else 10**6) - 1  # minus the first kernel
+    programs = min(budget.candidates or 10**6, budget.calls // CALLS_A_PROGRAM if budget.calls is not None else 10**6) - 1  # without the first kernel
     for epochs, generations, offspring in STEPS:
         population = min(30, programs // epochs - generations * offspring)
         if population > offspring:
@@ -91,7 +91,7 @@ class Evolution:
         self.members: list[Member] = []
 
     async def epoch(self, path: str, sizes: Sizes) -> str | None:
-        """Runs one epoch on the best kernel so far. Returns why the search ends, or None if it does not."""
+        """Runs one epoch on the best kernel so far. Returns the reason why the search ends, or None if it does not."""
         kernel = self.situation.best
         self.members = ranked(self.members)[:ELITE]
         async with self.run.span(f"{path}/population", "Draw a population of strategies", "planner") as span:
@@ -175,7 +175,7 @@ class Evolution:
                 try:
                     aligned = await self.roles.planner.align(span, shown, idea, attempt)
                 except Unusable:
-                    return Member(idea, attempt)  # keep the original idea if it is unknown how it was realised
+                    return Member(idea, attempt)  # keeps the original idea if it is unknown how it was realised
                 aligned = replace(aligned, parents=idea.parents)
                 return Member(await self.ideas.add(span, "align", aligned, idea.number, attempt.number), attempt)
 

@@ -1,4 +1,4 @@
-"""Random search: the control that every other workflow has to beat. It draws ideas, crossovers of ideas and a program's numbers at random, and learns
+"""Random search: the control that every other workflow has to beat. It draws ideas, crossovers of ideas and programs' numbers at random, and learns
 nothing."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The frame around every search: the preparation before it, and the processing of its result."""
+"""The steps around every search: preparation, and processing of the search's result."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Search = Callable[[Engine, Situation, Roles], Awaitable[str]]
 
 
 async def solve(run: Engine, search: Search, *, tune_last: bool = True) -> Finish:
-    """Runs admission, graph, profile and plan, then the search, which returns why it ended, and finally number tuning and confirmation of the
-    winner."""
+    """Runs admission, graph capture, profiling and planning, then the search, which returns the reason why it ended, and finally tunes the numbers
+    and confirms the winner."""
     roles = run.cast()
     situation = Situation(run.task_source, run.task_name, run.settings)
     situation.admission = await admit(run)

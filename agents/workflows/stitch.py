@@ -2,7 +2,7 @@
 
 Taken from the paper (arXiv 2603.02637): the three roles, the profile before the plan, one step or one method per round, and the Verifier's routes
 (repair, optimise, next step, re-plan, stop). Taken from its repository: at most two new plans. Our own additions: every change starts from the best
-correct program, repairs are limited before the search moves on, stopping rules show their figures, and the winner is confirmed in tier full with
+correct program, repairs are limited before the search moves on, stopping rules show their figures, and the winner is confirmed in the full tier with
 fresh seeds.
 """
 
@@ -51,8 +51,8 @@ async def stitch(run: Engine) -> Finish:
 
 @dataclass
 class Search:
-    """The state of the search. `guided`: the coder is a model that works through steps and methods, unlike the compiler, which chooses its own
-    changes. The settings are those of the current round, because a fork of the run may have changed them."""
+    """The state of the search. `guided`: whether the coder is a model that works through steps and methods, unlike the compiler, which chooses its
+    own changes. The settings are those of the current round, because a fork of the run may have changed them."""
 
     run: Engine
     situation: Situation

@@ -19,11 +19,11 @@ Writing = Callable[[Span], Awaitable[Edit | None]]
 async def translate(
     run: Engine, situation: Situation, roles: Roles, path: str, idea: Idea, parent: Attempt | None, *, seen: Sequence[Attempt], repairs: int
 ) -> list[Attempt]:
-    """Returns the programs made from the idea, starting from its parent's program: the translation and up to `repairs` repairs. The last program
+    """Returns the programs derived from the idea, starting from its parent's program: the translation and up to `repairs` repairs. The last program
     counts.
 
-    Workers call this concurrently. The coder sees only this worker's own attempts and those that had ended before any worker began (`seen`), so its
-    output does not depend on which worker is faster.
+    Workers call this concurrently. The coder sees only this worker's own attempts and those that had ended before any worker began (`seen`), so the
+    coder's output does not depend on which worker is faster.
     """
     view = replace(situation, attempts=list(seen), refusals=[])
     own: list[Attempt] = []
@@ -72,7 +72,7 @@ async def _candidate(
 
 
 def to_repair(attempt: Attempt) -> Advice:
-    """Return advice for an error fixer: the report's text, without a judge."""
+    """Returns advice for an error fixer: the report's text, without a judgement."""
     return Advice(defect(attempt.verdict), "repair", f"Candidate {attempt.number} did not pass.")
 
 

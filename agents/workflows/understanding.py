@@ -10,7 +10,7 @@ from agents.span import Ended
 
 
 async def understand(run: Engine, situation: Situation) -> None:
-    """Capture the graph and the profile of the reference, which are the only information that planners get about a task's behaviour."""
+    """Captures the graph and the profile of the reference, which are the only information that planners get about a task's behaviour."""
     async with run.span("capture", "Capture the graph", "verifier") as span:
         capture = (await span.capture()).result.capture
         if capture is None:
@@ -43,7 +43,7 @@ async def understand(run: Engine, situation: Situation) -> None:
 
 
 async def plan(run: Engine, situation: Situation, roles: Roles, path: str = "plan", title: str = "Plan") -> None:
-    """Makes the first plan, or a new one. If a model cannot produce a usable new plan, the old plan is kept and the reason is recorded."""
+    """Makes the first plan, or a new one. If a model cannot produce a usable new plan, the old one is kept and the reason is recorded."""
     async with run.span(path, title, "planner") as span:
         try:
             proposed = await roles.planner.plan(span, situation)

@@ -1,4 +1,4 @@
-"""Verifies a program that a person wrote, as the only candidate and without agents, in the tier chosen in the settings."""
+"""Verifies a program written by a person, as the only candidate and without agents, in the tier chosen in the settings."""
 
 from __future__ import annotations
 

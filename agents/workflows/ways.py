@@ -1,4 +1,4 @@
-"""One of several parallel ways in a workflow: its state, its next step, and its last gain."""
+"""One of a workflow's parallel branches ("ways"): its state, its next step, and its last gain."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ REPAIRS = 3  # repairs in a row
 
 @dataclass
 class Way:
-    """`view`: the run as seen by the roles of this way: its own line, and others' attempts on the program that it continues from."""
+    """`view`: the run as seen by the roles of this branch, which is its own line of programs and other branches' attempts on the program from which
+    it continues."""
 
     number: int
     view: Situation
-    own: Idea | None = None  # the idea that the way started with
+    own: Idea | None = None  # the idea with which the branch started
     idea: Idea | None = None  # the idea for its next program; None: follow the advice, or the plan if there is no program yet
     advice: Advice | None = None
     decision: int | None = None  # seq of the decision behind this advice
@@ -25,7 +26,7 @@ class Way:
     repairs: int = 0  # repairs in a row
     lost: int = 0  # programs in a row without a gain
     dry: bool = False  # the coder has nothing left to write here
-    moved: bool = False  # it continues from another way's program without a gain since
+    moved: bool = False  # it continues from another branch's program and has not gained anything since
 
     @property
     def best(self) -> Attempt | None:
@@ -42,7 +43,7 @@ class Way:
         return f"Way {self.number}: {does}"[:200]
 
     def take(self, attempt: Attempt) -> None:
-        """Updates the state with a measured program of this way."""
+        """Updates the state with a measured program of this branch."""
         before = self.best
         self.view.attempts.append(attempt)
         self.idea = self.advice = self.decision = None
@@ -59,7 +60,7 @@ class Way:
             self.failed = attempt
 
     def learn(self, other: Attempt) -> None:
-        """Records that another way's program is no better than this way's, so that the same change is not tried here."""
+        """Records that another branch's program is no better than this branch's, so that the same change is not tried here."""
         known = other.report is not None and other not in self.view.attempts
         if known and (not other.passed or (self.best is not None and self.view.rank(other) <= self.view.rank(self.best))):
             self.view.attempts.append(other)
@@ -70,19 +71,20 @@ class Way:
         self.repairs, self.lost = 0, self.lost + 1
 
     def adopt(self, attempts: list[Attempt], idea: Idea | None) -> None:
-        """Continues from the best of `attempts`, which is another way's line."""
+        """Continues from the best of `attempts`, which are another branch's programs."""
         self.view = replace(self.view, attempts=attempts, refusals=[])
         self.idea, self.advice, self.decision, self.failed, self.repairs, self.moved = idea, None, None, None, 0, True
 
 
 class Turns:
-    """Processes ways, which write concurrently, in numerical order, so programs get the same numbers regardless of which way answers first."""
+    """Processes branches, which write concurrently, in numerical order, so that programs get the same numbers regardless of which branch finishes
+    first."""
 
     def __init__(self, ways: list[Way]):
         self._over = {way.number: asyncio.Event() for way in ways}
 
     async def of(self, way: Way) -> None:
-        """Waits until all earlier ways have had their turns."""
+        """Waits until all earlier branches have had their turns."""
         for number, over in self._over.items():
             if number < way.number:
                 await over.wait()
@@ -92,7 +94,7 @@ class Turns:
 
 
 def line_of(situation: Situation, program: Attempt) -> list[Attempt]:
-    """Returns the program, its ancestors, and what was tried on it."""
+    """Returns the program, its ancestors, and the attempts to improve it."""
     line = {program.number, *ancestors_of(situation, program)}
     return [attempt for attempt in situation.attempts if attempt.number in line or attempt.parent == program.number]
 

@@ -1,10 +1,10 @@
 """K-Search's world model with beliefs based on evidence: a model edits a decision tree with scripts, and a rule chooses what to try next.
 
-Taken from the paper and its code (arXiv 2602.19128): open nodes of a tree are ideas and closed ones are programs, edit scripts are strictly
+Taken from the paper and its code (arXiv 2602.19128): open nodes of a tree are ideas and closed nodes are programs, edit scripts are strictly
 validated, nodes are chosen without a model, and the tree is edited when it offers too little to choose from. Our own additions: models never assign
 scores. The expected gain of a node follows from how well its strategies met their expected gains, both in earlier runs and in this one
 (`agents.decisions.belief`). The next node is chosen by Thompson sampling. A failed node stays open with its diagnosis for two more attempts, and the
-tree is edited before the last one. Every prediction is compared with the result.
+tree is edited before the last one. Every prediction is compared with the actual result.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Search:
     # the tree
 
     def wants_an_edit(self) -> str:
-        """Returns why a model should be asked for a script now, or "" if it should not. A model is never asked twice about the same tree."""
+        """Returns the reason for asking a model for a script now, or "" if there is none. A model is never asked twice about the same tree."""
         ready = self.tree.frontier
         if self.tree.revision == self.edited_at or (ready and self.barren >= BARREN):
             return ""
@@ -96,7 +96,7 @@ class Search:
 
     @property
     def best(self) -> str:
-        """The node with the best program, or the root if there is none yet."""
+        """Returns the node with the best program, or the root if there is none yet."""
         found = self.situation.best
         node = self.tree.node_of(found.number) if found is not None else None
         return node.id if node is not None else ROOT
@@ -148,7 +148,7 @@ class Search:
         return self._believed[1]
 
     def ceiling(self, node: Node) -> float | None:
-        """Returns the gain at which the node's parent program, or the task's own model, would run at its floor."""
+        """Returns the gain that would bring the node's parent program, or the task's own model, to its floor."""
         program, admission, plan = self.program(node.parent), self.situation.admission, self.situation.plan
         if program is not None:
             fraction = fraction_of_floor(self.situation, program)

@@ -1,5 +1,5 @@
-"""Ensures that no run ends with a program slower than one line of PyTorch: if a baseline is faster than the winner, it becomes a program and is
-measured like any other."""
+"""Ensures that no run ends with a program that is slower than one line of PyTorch. If a baseline is faster than the winner, it becomes a program and
+is measured like any other."""
 
 from __future__ import annotations
 
@@ -57,5 +57,5 @@ def faster(report: Report) -> list[Baseline]:
 
 
 def standing(report: Report) -> float:
-    """Returns the speedup over the fastest baseline in the same measurement; above 1, the program is faster."""
+    """Returns the speedup over the fastest baseline in the same measurement. If it exceeds 1, the program is faster."""
     return min((one.speedup.ratio for one in report.timing.comparisons), default=0.0) if report.timing is not None else 0.0

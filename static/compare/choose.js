@@ -1,4 +1,4 @@
-// The choice of runs to compare: counts the chosen runs and limits them to the number that fits.
+// The page for choosing runs to compare: counts the chosen runs and limits them to the number that fits.
 const form = document.querySelector("form[data-most]");
 if (form) {
   const most = Number(form.dataset.most);

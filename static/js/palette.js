@@ -1,5 +1,5 @@
-// The Ctrl-K palette finds runs, tasks, people, kernels, events and pages by asking the server, as well as this page's commands. It works entirely by
-// keyboard.
+// The Ctrl-K palette finds runs, tasks, people, kernels, events and pages by asking the server, as well as this page's commands. It can be used with
+// the keyboard alone.
 import { commands, shortcut } from "./lib/keys.js";
 import { counted } from "./lib/words.js";
 

@@ -1,4 +1,4 @@
-// Plots cost against speedup, with one point per entry: its geometric mean with the interval, over the cost of a run.
+// Plots speedup against cost, with one point per entry: its geometric mean with the interval, against the cost of a run.
 import { draw, styleOf } from "../js/lib/plots.js";
 
 // The format of a cost, by the kind of its column (webapp/leaderboard/columns.py).

@@ -1,5 +1,5 @@
-// The heat map of entries x tasks, a grid of links to the evidence. Sign and colour convey the same information. Arrow keys move, and one cell is in
-// the tab order.
+// The heat map of entries x tasks, a grid of links to the evidence. Sign and colour convey the same information. Arrow keys move between cells, only
+// one of which is in the tab order.
 import { say } from "../js/lib/say.js";
 
 const SIGNS = {

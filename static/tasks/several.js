@@ -1,4 +1,4 @@
-// The choice of tasks: filters by name, selects whole groups, and counts the chosen tasks.
+// The page for choosing tasks: filters by name, selects whole groups, and counts the chosen tasks.
 import { shortcut } from "../js/lib/keys.js";
 import { showLimits, submitByKey } from "./limits.js";
 

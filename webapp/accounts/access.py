@@ -1,4 +1,4 @@
-"""Access rights: decides who may do what in which team. All other apps check rights through this module.
+"""Access rights: decides who may do what in each team. All other apps check rights through this module.
 
 A person's role grants rights: a viewer may "view"; a member may also "act" (submit, steer, comment, judge); an owner may also "own" (manage members
 and the team's tokens, and decide what is published or shared). A personal token never grants more than its owner's role, and only in its own team.
@@ -41,7 +41,7 @@ Asker = HttpRequest | User
 
 
 def user_of(asker: Asker) -> Any:
-    """Returns the person behind a request (or the person passed in), or `AnonymousUser` if nobody is signed in."""
+    """Returns the person who made a request (or the person passed in), or `AnonymousUser` if nobody is signed in."""
     return getattr(asker, "user", asker)
 
 

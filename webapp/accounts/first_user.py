@@ -1,4 +1,4 @@
-"""The person who owns this machine, who is the first user of the installation."""
+"""The owner of this machine, who is the installation's first user."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def signed_out(request: HttpRequest, user: User | None, **_: Any) -> None:
 
 @receiver(user_login_failed)
 def refused(credentials: dict[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
-    """Records only existing user names, because otherwise strangers could write arbitrary text to the log."""
+    """Records the name only if such a user exists, because otherwise strangers could write arbitrary text to the log."""
     user = User.objects.filter(username__iexact=credentials.get("username") or "").first()
     if user is not None and request is not None:
         _refused(request, user, "password")

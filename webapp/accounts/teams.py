@@ -80,7 +80,7 @@ def join(request: HttpRequest, user: User, invitation: Invitation) -> Membership
     with transaction.atomic():
         present = Membership.objects.filter(team=invitation.team, user=user).first()
         if present is None:
-            # Check the condition again under the lock, because two people may try the last use of a link concurrently.
+            # Check the condition again under the lock, because two people may try to claim the last use of a link concurrently.
             if not _open().filter(pk=invitation.pk).update(uses=F("uses") + 1):
                 raise Refused("This invitation has been used or revoked: ask for a new one.")
             present = Membership.objects.create(team=invitation.team, user=user, role=invitation.role)

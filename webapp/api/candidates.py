@@ -160,7 +160,7 @@ def get_run_task(request: Request, run_id: uuid.UUID) -> HttpResponse:
     "/{run_id}/candidates/{number}/report", response={200: Report, **ERRORS}, operation_id="get_candidate_report", summary="A candidate's report"
 )
 def get_candidate_report(request: Request, run_id: uuid.UUID, number: Number) -> Any:
-    """Returns the decisive report (of tier full, if there is one): everything that was measured, and how."""
+    """Returns the decisive report (from the full tier, if there is one): everything that was measured, and how it was measured."""
     needs(request, "read", "verify")
     run, _ = run_for(request, run_id)
     if run.searches:

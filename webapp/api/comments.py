@@ -1,4 +1,5 @@
-"""A team's comments on a run, in threads anchored at a place in the run. Threads can be read, opened, answered and resolved as on the pages."""
+"""A team's comments on a run, in threads that are each anchored to a place in the run. Threads can be read, opened, answered and resolved as on the
+pages."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class RunTask(Named):
 
 
 class RunRow(Schema):
-    """A run as lists show it."""
+    """A run as shown in lists."""
 
     id: uuid.UUID
     title: str

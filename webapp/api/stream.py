@@ -41,7 +41,7 @@ Receive = Callable[[], Awaitable[Message]]
 
 HEARTBEAT_SECONDS = 15.0  # proxies close connections that are silent for about a minute
 CHECK_SECONDS = 2.0  # how long a revoked token can still be used for reading; changed roles take effect immediately
-PIECE_BYTES = 64 * 1024  # limit in flight per reader, in addition to the socket's buffer; `send` waits for slow readers (webapp/pacing.py)
+PIECE_BYTES = 64 * 1024  # limit on data in flight per reader, in addition to the socket's buffer; `send` waits for slow readers (webapp/pacing.py)
 RETRY_MS = 1000  # how long a browser waits before it reconnects
 
 STREAM_OPERATION = {

@@ -1,4 +1,4 @@
-"""The API, its OpenAPI document and its reference page. All other paths below it return a JSON problem instead of a page."""
+"""The API, its OpenAPI document and its reference page. Any other path under the API's prefix returns a JSON problem instead of a page."""
 
 from django.urls import path, re_path
 

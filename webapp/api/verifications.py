@@ -1,6 +1,6 @@
 """Verification of a given program, for outside agents, scripts and continuous integration.
 
-A verification is a run of the workflow "verify".
+A verification is a run of the "verify" workflow.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Against(Schema):
 
 
 class VerificationResult(Schema):
-    """The verdict as one object. Only the verdict `passed` has times."""
+    """The verdict as one object. It includes times only if the verdict is `passed`."""
 
     id: uuid.UUID = Field(description="Also that of its run: events, candidates and artefacts are under /runs/{id}.")
     page: str = Field(description="Where people look at it.")

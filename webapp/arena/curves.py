@@ -1,4 +1,4 @@
-"""The geometry of the plot of each workflow's progress as a function of the number of programs."""
+"""Computes the geometry of the plot that shows each workflow's progress against the number of programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_TICKS = 12
 @dataclass(frozen=True)
 class Line:
     workflow: str
-    points: str  # of a polyline
+    points: str  # for an SVG polyline
     series: int
     end: tuple[float, float]
     label_y: float

@@ -18,7 +18,7 @@ from webapp.tasks.search_fields import limit_field
 from webapp.ui.fields import set_choices
 from webapp.ui.tags import counted
 
-MOST_TASKS = 60  # tasks of a team that are listed individually
+MOST_TASKS = 60  # maximum number of a team's tasks that are listed individually
 
 
 @dataclass(frozen=True)

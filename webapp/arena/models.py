@@ -1,4 +1,4 @@
-"""An arena, which consists of ordinary runs: several workflows on the same tasks, with the same seeds and budget."""
+"""Arenas. An arena consists of ordinary runs that try several workflows on the same tasks, with the same seeds and budget."""
 
 from __future__ import annotations
 

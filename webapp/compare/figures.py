@@ -13,8 +13,8 @@ from webapp.ui import tags
 
 @dataclass
 class FigureRow:
-    """A row of the table. `cells` has one entry per side. Its kind is one that the template supports: "text", "speedup", "status" or "run". `best`
-    lists the sides with the best figure."""
+    """A row of the table. `cells` has one entry per side. `kind` is "text", "speedup", "status" or "run", as supported by the template. `best` lists
+    the sides with the best figure."""
 
     title: str
     kind: str
@@ -86,7 +86,7 @@ def spent(side: Side, what: str) -> float | None:
 
 
 def clear_best(values: list[dict[str, Any] | None]) -> tuple[int, ...]:
-    """The sides whose interval is not entirely below that of another side. Marking only one side would claim that it is the best."""
+    """Returns the sides whose interval is not entirely below that of another side. Marking only one side would claim that it is the best."""
     known = [(at, value) for at, value in enumerate(values) if value]
     if len(known) < 2:
         return ()

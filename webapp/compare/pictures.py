@@ -11,7 +11,7 @@ from webapp.runs.models import Candidate
 
 
 def intervals(sides: list[Side]) -> list[dict[str, Any]]:
-    """Speedups with intervals, with one entry for each side that has a speedup."""
+    """Returns speedups with their intervals, with one entry for each side that has a speedup."""
     found = []
     for side in sides:
         best = side.best_baseline
@@ -21,7 +21,7 @@ def intervals(sides: list[Side]) -> list[dict[str, Any]]:
 
 
 def roofline(sides: list[Side]) -> dict[str, Any]:
-    """Returns a roofline plot: operations per byte against operations per second, with the ceilings of all devices that occur. Operations and bytes
+    """Returns a roofline plot: operations per second against operations per byte, with the ceilings of all devices that occur. Operations and bytes
     are those of the task, counted once, so a program that moves more data is plotted lower rather than further left."""
     points, roofs = [], {}
     for side in sides:
@@ -37,8 +37,8 @@ def roofline(sides: list[Side]) -> dict[str, Any]:
 
 
 def attempts(sides: list[Side]) -> list[dict[str, Any]]:
-    """Lists all programs, in order, of each run among the sides that tried several. Each run is listed once. `speedup` is null for a program that
-    did not pass; the verdict explains why."""
+    """For each run among the sides that tried several programs, lists all of them in order. Each run is listed only once. `speedup` is null for a
+    program that did not pass; the verdict explains why."""
     found: dict[Any, dict[str, Any]] = {}
     for side in sides:
         if side.run.pk in found or len(side.tried) < 2:

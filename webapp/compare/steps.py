@@ -37,7 +37,7 @@ WORDS = {  # words for the operators of a plan
 class Step:
     key: tuple[str, ...]  # its operators; ("", kind) for kernels that belong to no step
     title: str
-    times: list[int]  # per side: how often its plan contains the step (a repeated block contains it many times), or 0
+    times: list[int]  # per side: how many times its plan contains the step (a repeated block contains it many times), or 0
     kernels: list[list[Kernel]]
 
     def total(self, at: int) -> float:
@@ -77,7 +77,7 @@ def steps_of(sides: list[Side]) -> list[Step]:
 
 
 def plan_of(side: Side) -> list[PlanStep]:
-    """Returns the steps of the plan that the run was following when it made the candidate."""
+    """Returns the steps of the plan that the run was following when it proposed the candidate."""
     events = side.run.events.filter(kind__in=[PlanProposed.kind, PlanEdited.kind, CandidateProposed.kind]).order_by("seq")
     steps: list[PlanStep] = []
     for event in events:

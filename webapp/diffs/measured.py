@@ -162,7 +162,8 @@ def latest_of(old: Side, new: Side) -> MeasuredDiff | None:
 
 
 def _job_seconds(side: Side) -> tuple[dict[str, float], bool]:
-    """Returns the seconds per job by tier, from verifications of this task on this kind of device. A third program in a job adds half of the time."""
+    """Returns the seconds per job by tier, from verifications of this task on this kind of device. Each is 1.5 times the mean, because a job here
+    also times a third program."""
     took = ExpressionWrapper(F("finished_at") - F("started_at"), output_field=DurationField())
     rows = Verification.objects.filter(
         run__task=side.run.task,

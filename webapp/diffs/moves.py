@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from webapp.diffs.lines import Change
 
 LEAST_LINES = 2  # non-blank lines
-LEAST_INK = 20  # minimum letters and digits, as in git, so that a block of braces does not count as moved
+LEAST_INK = 20  # minimum number of letters and digits, as in git, so that a block of braces does not count as moved
 COMMON = 40  # a line that occurs at least this often cannot start a block
 
 

@@ -137,8 +137,8 @@ def _said_by_compiler(output: str, body: Anatomy) -> Iterator[tuple[int, Note]]:
 
 
 def _program_line(body: Anatomy, number: int, shown: str) -> int:
-    """Returns the 1-based line in the program of line `number` of a unit, or 0 if it cannot be determined. The compiler's source excerpt identifies
-    the string."""
+    """Returns the 1-based program line that corresponds to line `number` of a unit, or 0 if it cannot be determined. The compiler's source excerpt
+    identifies the string."""
     lines = body.source.split("\n")
     possible = []
     for begin, end in body.native:

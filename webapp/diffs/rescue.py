@@ -1,4 +1,4 @@
-"""Recovers hunks whose verifier has died, by requesting them again or giving them up."""
+"""Recovers hunks whose verifier has died by requesting them again or giving up on them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from webapp.diffs.models import MeasuredHunk
 
 MOST_ATTEMPTS = 3
 
-# Finds what the job of a dead verifier left behind. `webapp.runs.workers.rescue` has already ended the job itself.
+# Finds hunks left unfinished by a dead verifier's job. `webapp.runs.workers.rescue` has already ended the job itself.
 HUNKS_WITHOUT_JOB = """
 SELECT h.id FROM diffs_measuredhunk h WHERE h.state IN ('queued', 'running') AND NOT EXISTS (
     SELECT FROM procrastinate_jobs j WHERE j.task_name = 'measure_hunk' AND j.status IN ('todo', 'doing') AND (j.args ->> 'hunk_id')::bigint = h.id)
@@ -19,7 +19,7 @@ FOR UPDATE OF h SKIP LOCKED
 
 
 def rescue_hunks() -> int:
-    """Requests hunks that no longer have a job again. Several orchestrators may do this concurrently."""
+    """Requeues hunks that no longer have a job. Several orchestrators may do this concurrently."""
     count = 0
     with transaction.atomic():
         with connection.cursor() as cursor:

@@ -29,7 +29,7 @@ class Side:
 
     @property
     def speedup(self) -> dict[str, Any] | None:
-        """Returns the speedup over eager, in the form that the tag `speedup` expects."""
+        """Returns the speedup over eager, in the form that the `speedup` tag expects."""
         verification = self.candidate.verification if self.candidate else None
         if verification is None or verification.speedup is None or verification.status != "passed":
             return None

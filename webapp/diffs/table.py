@@ -35,7 +35,8 @@ class Item(NamedTuple):
 
 @dataclass
 class Table:
-    """`candidate` is the candidate number that rows carry for comments, which is that of the newer side, on whose page the table is shown."""
+    """`candidate` is the candidate number that rows carry for comments. It is that of the newer side, because the table is shown on that side's
+    page."""
 
     diff: Diff
     old: str

@@ -35,7 +35,7 @@ class Announcement:
 
     def announce(self, environment: Environment | None, unusable: str = "", needs_sandbox: str = "") -> Device:
         """Announces the device. `environment` describes where the judge measures. It is None if the device cannot be used, for the reason given in
-        `unusable`. While jobs wait for a sandbox, `needs_sandbox` says which of its layers this host lacks and how to get them."""
+        `unusable`. While jobs wait for a sandbox, `needs_sandbox` says which of its layers this host lacks and how to add them."""
         said = ask_doctor(self.device, self.data)
         if environment is not None:
             said = {**said, **environment.model_dump(exclude_none=True)}  # the doctor reports "" for anything that it could not open

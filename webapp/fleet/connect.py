@@ -59,8 +59,8 @@ def keep(data: Path, url: str) -> None:
 
 
 def command(said: dict[str, str], devices: str, data: Path) -> tuple[list[str], dict[str, str]]:
-    """The command to run and the environment variables to add. If the database is on the same machine, that machine already has a supervisor and does
-    not need another."""
+    """Returns the command to run and the environment variables to add. If the database is on the same machine, that machine already has a supervisor
+    and does not need another."""
     if "data_dir" in said:
         if not Path(said["data_dir"]).is_dir():
             raise Refused("the database listens to the machine of the pages alone: docs/how-to/two-hosts.md says how to move it")

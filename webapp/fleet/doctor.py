@@ -26,7 +26,7 @@ class Doctor:
     layers: list[str] = field(default_factory=list)
     lacking: list[str] = field(default_factory=list)  # sandbox layers that this host does not offer, each with the way to get it
     facts: list[tuple[str, str]] = field(default_factory=list)
-    unusable: str = ""  # why its device cannot be used, if so
+    unusable: str = ""  # why its device cannot be used; "" if it can
     problems: list[dict[str, str]] = field(default_factory=list)  # problems of its device: message, hint
 
     @property

@@ -65,7 +65,7 @@ def token_for(user: User) -> str:
 
 
 def reach(token: str) -> tuple[User, dict[str, str]]:
-    """Returns the user who made the token, and what the host needs: `database_url`, or `data_dir` if the database accepts connections from this
+    """Returns the user who created the token, and what the host needs: `database_url`, or `data_dir` if the database accepts connections from this
     machine only. Raises `NotEnrolled`."""
     try:
         user = User.objects.filter(pk=signing.loads(token, salt=SALT, max_age=VALID_SECONDS)).first()

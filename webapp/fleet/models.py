@@ -7,7 +7,7 @@ from datetime import timedelta
 from django.db import models
 from django.utils import timezone
 
-ONLINE_FOR = timedelta(seconds=20)  # heartbeats come every 5 s
+ONLINE_FOR = timedelta(seconds=20)  # heartbeats are sent every 5 s
 
 
 class Device(models.Model):

@@ -1,4 +1,4 @@
-"""The page *Connect a GPU*: the command with its token, the device as soon as it is announced, and the endpoint that the command calls."""
+"""The *Connect a GPU* page: the command with its token, the device as soon as it is announced, and the endpoint that the command calls."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Document(models.Model):
 
 
 class Passage(models.Model):
-    """A section of a document. Migration 0001 adds the column `search` (a tsvector maintained by Postgres) with its GIN index."""
+    """A section of a document. Migration 0001 adds the `search` column (a tsvector maintained by Postgres) with its GIN index."""
 
     document = models.ForeignKey(Document, on_delete=models.CASCADE, related_name="passages")
     index = models.IntegerField()

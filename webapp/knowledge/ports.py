@@ -44,7 +44,7 @@ class TeamInspirations:
         return await in_thread(self._find)(operators, device, exclude)
 
     def _find(self, operators: Sequence[str], device: str, exclude: Split) -> list[Inspiration]:
-        held_back = Task.objects.filter(suite__name__in=exclude.suites).values("sha")  # copies of any team, because the benchmark is the same
+        held_back = Task.objects.filter(suite__name__in=exclude.suites).values("sha")  # every team's copies, because the benchmark is the same
         rows = (
             Learned.objects.filter(team=self.team, confirmed=True, outcome="gained", device=device.partition(":")[0])
             .exclude(task_sha__in=exclude.tasks)

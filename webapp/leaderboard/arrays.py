@@ -1,4 +1,4 @@
-"""Holds the rows that count as arrays, because a ranking computes on ten thousand rows and creating an object for each would take most of the time.
+"""Stores the counted rows as arrays, because a ranking processes ten thousand rows and creating an object for each would take most of the time.
 
 The rows are read with a binary COPY. Every column has a fixed width and is never null, so all rows can be read as one array.
 """

@@ -84,7 +84,7 @@ def found(asker: Asker, filters: Filters, place: Place) -> QuerySet[Result]:
 
 
 def _of_task(results: QuerySet[Result], task: str) -> QuerySet[Result]:
-    """Sort by newest first or, for a single task, by the lower bound of the interval."""
+    """Sort newest first or, for a single task, by the lower bound of the interval."""
     if not task:
         return results.order_by("-finished_at", "-pk")
     sha = Task.objects.filter(pk=task).values_list("sha", flat=True).first() if is_uuid(task) else task
@@ -107,7 +107,7 @@ def with_evidence(results: QuerySet[Result]) -> QuerySet[Result]:
 
 
 def standing_verdicts(results: list[Result]) -> dict[int, Verdict]:
-    """Return, for each result, the verdict that excluded it from the ranking, with the verdict's author."""
+    """Return, for each result, the verdict that excluded it from the ranking and who gave it."""
     judged = {(result.run_id, result.candidate): result.pk for result in results if result.verdict in UNRANKED}
     if not judged:
         return {}

@@ -47,7 +47,7 @@ def geometric_means(ratios: np.ndarray, low: np.ndarray, high: np.ndarray, solve
 def draws(tasks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the draws, which are the same for all entries.
 
-    The arrays are the number of times that each task occurs in each draw (tasks x draws), its square, and one normal deviate per draw.
+    The arrays hold the number of times that each task occurs in each draw (tasks x draws), its square, and one normal deviate per draw.
     """
     random = np.random.default_rng([START, tasks])
     counts = np.ascontiguousarray(random.multinomial(tasks, np.full(tasks, 1 / tasks), size=DRAWS).T, dtype=np.float64)

@@ -62,7 +62,7 @@ def choose(asker: Asker, key: str) -> Chosen | None:
 
 
 def visible(asker: Asker) -> QuerySet[Suite]:
-    """Return the suites made by teams: those of the asker's teams, those shared with everyone, and those that only the asker can see."""
+    """Return the suites created by teams: those of the asker's teams, those shared with everyone, and those that only the asker can see."""
     if not signed_in(asker):
         return Suite.objects.filter(visibility=EVERYONE, team__in=opened_teams())
     mine = Q(team__in=teams_with(asker)) & (~Q(visibility=PRIVATE) | Q(created_by=user_of(asker)))

@@ -60,7 +60,8 @@ def results(request: Request) -> HttpResponse:
 
 
 def _choices(row: Result, owns: bool, acts: bool, person: int) -> list[tuple[str, str]]:
-    """Return the visibility options. Only owners can publish or withdraw a result, and only the run's maker can keep it out of the team's ranking."""
+    """Return the visibility options. Only owners can publish or withdraw a result, and only the person who started the run can keep it out of the
+    team's ranking."""
     if owns:
         return VISIBILITY
     if acts and row.maker_id == person and row.visibility != EVERYONE:

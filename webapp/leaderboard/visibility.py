@@ -1,4 +1,5 @@
-"""Stores who sees a result: the run's maker, its team, or everyone with an account. Making a result visible to everyone publishes its run too."""
+"""Stores who sees a result: the person who started the run, their team, or everyone with an account. Making a result visible to everyone publishes
+its run too."""
 
 from __future__ import annotations
 

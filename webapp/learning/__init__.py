@@ -1,1 +1,1 @@
-"""Shows the training of Coders as curves and as rollouts in the form of traces, read from the folders that `python -m agents.rl train` writes."""
+"""Shows the training of Coders, as curves and as rollouts in the form of traces, based on the folders that `python -m agents.rl train` writes."""

@@ -67,7 +67,7 @@ class Curves:
         return self.steps[-1] if self.steps else 0
 
     def last(self, name: str) -> float | None:
-        """The latest available value."""
+        """Returns the latest available value."""
         return next((value for value in reversed(self.series.get(name, [])) if value is not None), None)
 
     def add(self, step: int, figures: dict[str, float | None]) -> None:

@@ -68,7 +68,7 @@ class Training:
 
     @property
     def latest(self) -> dict[str, float | None]:
-        """The figures of a training run that the list shows."""
+        """A training run's figures, as shown in the list."""
         return {name: self.curves.last(name) for name in ("reward", "success", "hacks", "speedup")}
 
     @property
@@ -92,7 +92,7 @@ class Training:
 
     @property
     def why(self) -> str:
-        """The error that ended the training run."""
+        """Returns the error that ended the training run."""
         return self.sittings[-1].why if self.state == "failed" else ""
 
 
@@ -106,7 +106,7 @@ def is_used() -> bool:
 
 
 def trainings_for(request: Request) -> list[Training]:
-    """The training runs that the asker may see, most recently written first. Raises `Problem` if the directory cannot be read."""
+    """Returns the training runs that the asker may see, most recently written first. Raises `Problem` if the directory cannot be read."""
     mine = set(teams_with(request).values_list("slug", flat=True))
     found = (_training(name, folder) for name, folder in _folders(settings.LEARNING_DIR))
     return sorted((one for one in found if not one.team or one.team in mine), key=lambda one: (-one.written, one.name))
@@ -131,7 +131,7 @@ def shows_rollouts(request: Request, training: Training) -> bool:
 
 
 def _folders(root: Path) -> Iterator[tuple[str, Path]]:
-    """The folders that contain a training run's files, sorted by name. Links are not followed."""
+    """Returns the folders that contain a training run's files, sorted by name. Links are not followed."""
     waiting, seen = [(root, "")], 0
     while waiting:
         folder, name = waiting.pop()

@@ -78,7 +78,7 @@ def rollout(request: Request, training: str, step: int, rollout: int) -> HttpRes
 
 
 def start_command(request: Request) -> str:
-    """The command that starts a training run whose curves and rollouts the person's team will see on this page."""
+    """Returns the command that starts a training run whose curves and rollouts the person's team will see on this page."""
     where = f"--team {request.team.slug if request.team else 'TEAM'} --out DATA_DIR/learning/first"
     return f"python -m agents.rl train --server http://127.0.0.1:8765 --model NAME --device cuda:0 {where}"
 

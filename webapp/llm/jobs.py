@@ -29,7 +29,7 @@ async def try_model(context: JobContext, profile: str) -> None:
 
 @app.task(name="replay_request", queue=ORCHESTRATOR, pass_context=True)
 async def replay_request(context: JobContext, replay_id: int) -> None:
-    """Asks the model. Does nothing if the replay has already been answered or its run no longer exists."""
+    """Sends the request to the model. Does nothing if the replay has already been answered or its run no longer exists."""
     row = await in_thread(Replay.objects.filter(pk=replay_id, answered_at=None).first)()
     if row is None:
         return

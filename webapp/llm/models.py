@@ -1,5 +1,5 @@
-"""The language models configured in the orchestrator, the requests sent to them, and the requests that are waiting for a person. Keys are never
-stored here."""
+"""The language models configured in the orchestrator, the requests sent to them, and the requests that are waiting for a person's reply. Keys are
+never stored here."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Replay(models.Model):
 
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="replays")
-    seq = models.BigIntegerField()  # seq of the run's event `llm.requested`
+    seq = models.BigIntegerField()  # seq of the run's `llm.requested` event
     profile = models.CharField(max_length=64)
     request = models.JSONField()  # agents.llm.messages.Request
     reply = models.JSONField(null=True)  # agents.llm.messages.Reply

@@ -1,4 +1,4 @@
-"""The page *Replay this request*. It resends a run's model request to any profile, unchanged or edited, and shows both replies."""
+"""The *Replay this request* page, which resends a run's model request to any profile, unchanged or edited, and shows both replies."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Sends notifications about run events, in the transaction of the event. This module covers webhooks. webapp/review/notices.py covers the page and
-mail."""
+"""Sends notifications about run events, in the same transaction as the event. This module covers webhooks. webapp/review/notices.py covers the page
+and mail."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def ended_detail(run: Run) -> dict[str, Any]:
 
 @receiver(verdict_given)
 def verdict_changed(verdict: Verdict, told: Iterable[int], **_: Any) -> None:
-    """Notifies the webhooks of a changed verdict. `told` lists the people whom the page notifies."""
+    """Notifies the webhooks of a changed verdict. `told` lists the people who are notified on the page."""
     detail = {"candidate": verdict.candidate, "verdict": verdict.value, "reason": verdict.reason[:500]}
     about = Notification(kind=VERDICT.name, run=verdict.run, verdict=verdict, actor=verdict.by)
     send(VERDICT.name, verdict.run, sentence(about), detail, told)
@@ -89,7 +89,7 @@ def _tell(run: Run, event: Kind, detail: dict[str, Any], people: list[int | None
 
 
 def send(event: str, run: Run, text: str, detail: dict[str, Any], people: Iterable[int]) -> None:
-    """Queues a message to each hook of the team and of the given people if the hook subscribes to this event."""
+    """Queues a message for each hook of the team and of the given people that subscribes to this event."""
     hooks = Hook.objects.filter(team=run.team_id, active=True)
     told = set(people)
     for hook in hooks:

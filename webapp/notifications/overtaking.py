@@ -1,4 +1,4 @@
-"""Detects when a new result has measured a baseline that is reliably faster than a team's best program for the task."""
+"""Detects when a new result includes a baseline that was measured to be reliably faster than a team's best program for the task."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def add(request: Request) -> HttpResponse:
 
 
 def _hook(request: Request, hook_id: uuid.UUID) -> Hook:
-    """Returns a hook that the person may change. Denies members access to the team's hooks, and reports any other hook as not found."""
+    """Returns a hook that the person may change. Members are denied access to the team's hooks, and any other hook is reported as not found."""
     hook = visible(request).filter(pk=hook_id).first()
     if hook is None:
         raise Http404("no such webhook")

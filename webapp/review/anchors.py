@@ -28,7 +28,7 @@ LONGEST_LINE = 400  # maximum number of characters of a line stored in an anchor
 
 
 class AnchorRefused(ValueError):
-    """Raised if the run has no such place. The message says what is wrong."""
+    """Raised if no such place exists in the run. The message says what is wrong."""
 
 
 class _Place(BaseModel):

@@ -16,8 +16,8 @@ INSERT INTO review_desk (run_id, seq) VALUES (%s, 1) ON CONFLICT (run_id) DO UPD
 
 
 def next_seq(run: Run | uuid.UUID) -> int:
-    """Returns the number for the next change to this run's review. Call this in the transaction of the change. The run's followers are woken when it
-    commits."""
+    """Returns the number for the next change to this run's review. Call this in the same transaction as the change. The run's followers are woken
+    when it commits."""
     pk = run.pk if isinstance(run, Run) else run
     with connection.cursor() as cursor:
         cursor.execute(NEXT, [pk])

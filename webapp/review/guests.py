@@ -78,7 +78,7 @@ class Guests:
             return None
         share = shares.in_force(held, run_id)
         if share is None:
-            # A person with an account gets the normal response, according to their own permissions.
+            # People with accounts get the normal response, subject to their own permissions.
             return None if request.user.is_authenticated else ended(request, Share.objects.filter(pk=held).first())
         request.user = Guest(share)
         return None

@@ -18,7 +18,7 @@ from webapp.review.desk import person_key, wake
 from webapp.review.models import Comment, Notification, Thread, Verdict, Wishes
 from webapp.runs.models import Run
 
-verdict_given = Signal()  # arguments: `verdict`, and `told`, the ids of the people whom the page notifies of it
+verdict_given = Signal()  # arguments: `verdict`, and `told`, the ids of the people notified of it on the page
 
 
 def of_comment(comment: Comment, thread: Thread, *, mentioned: Iterable[User]) -> None:

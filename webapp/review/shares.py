@@ -32,7 +32,7 @@ GUEST_VIEWS = GUEST_PLACES | {
 
 
 def share_of(asker: Asker) -> Share | None:
-    """Returns the link that a visitor (`webapp.review.guests.Guest`) came through, or None for people with an account."""
+    """Returns the link through which a visitor (`webapp.review.guests.Guest`) came, or None for people with an account."""
     return getattr(getattr(asker, "user", asker), "share", None)
 
 

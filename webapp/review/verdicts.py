@@ -1,4 +1,4 @@
-"""Verdicts on candidates: who may give which verdict, which one is current, and what its effects are."""
+"""Verdicts on candidates: who may give them, which one is current, and what their effects are."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class VerdictRefused(ValueError):
 
 
 def may_retract(asker: Asker, run: Run) -> bool:
-    """Returns whether the asker may give or withdraw "retracted". The team's owners may, and so may the person who started the run, while they are a
+    """Returns whether the asker may give or withdraw "retracted". The team's owners may, and so may the person who started the run while still a
     member."""
     return has_right(asker, run.team_id, "own") or (run.created_by_id == user_of(asker).pk and has_right(asker, run.team_id, "act"))
 

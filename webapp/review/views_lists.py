@@ -55,7 +55,8 @@ def _first_comments(threads: list[int]) -> dict[int, Comment]:
 @login_required
 @require_GET
 def notifications(request: Request) -> HttpResponse:
-    """Lists the newest first; `?show=unread`. A notification about a run that the person can no longer see says so and has no link."""
+    """Lists notifications, newest first; `?show=unread` lists only unread ones. If the person can no longer see a notification's run, the
+    notification says so and has no link."""
     rows = listing.notifications_of(request.user)
     unread_only = request.GET.get("show") == "unread"
     page = Paginator(rows.filter(read_at=None) if unread_only else rows, A_PAGE).get_page(request.GET.get("page"))

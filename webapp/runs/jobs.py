@@ -15,7 +15,7 @@ ORCHESTRATOR = "orchestrator"
 
 @app.task(name="run_workflow", queue=ORCHESTRATOR, pass_context=True)
 async def run_workflow(context: JobContext, run_id: str) -> None:
-    """Execute a run from the start, or from where it stopped, to the end. The lock keeps a second orchestrator out, and the lease epoch stops a stale
+    """Execute a run to its end, from the start or from where it stopped. The lock keeps out a second orchestrator, and the lease epoch keeps a stale
     one from writing."""
     await context.additional_context["orchestrator"].execute(uuid.UUID(run_id))
 

@@ -235,7 +235,7 @@ class Candidate(models.Model):
     sha = models.CharField(max_length=64)
     kernels = models.TextField(blank=True, default="", db_default="")  # names of the program's kernels, separated by spaces
     program = models.ForeignKey(Artefact, on_delete=models.PROTECT, related_name="+")
-    # Verdict of the latest verification. The tier "full" takes precedence over "quick".
+    # Verdict of the latest verification. The "full" tier takes precedence over "quick".
     verification = models.ForeignKey(Verification, on_delete=models.SET_NULL, null=True, related_name="+")
     timeline = models.ForeignKey(Artefact, on_delete=models.PROTECT, null=True, related_name="+")
     profile = models.ForeignKey(Artefact, on_delete=models.PROTECT, null=True, related_name="+")

@@ -186,7 +186,7 @@ class EmbeddedPostgres:
 
     def _forget_dead_server(self) -> None:
         """Removes a stale pid file, whose pid may now belong to another process and would prevent the start. We hold the lock, so the only server of
-        ours that can be alive is one still shutting down after its supervisor was killed, and this waits for it."""
+        ours that can still be alive is one that is shutting down after its supervisor was killed. This function waits for it."""
         pid_file = self.cluster / "postmaster.pid"
         deadline = time.monotonic() + START_SECONDS
         while pid_file.exists():

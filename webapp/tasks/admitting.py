@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 async def execute(client: Verifier, device: str, try_out_id: uuid.UUID) -> None:
-    """Run a try-out on a verifier, unless the author has continued typing. Report its stages and store its findings."""
+    """Run a try-out on a verifier unless the author has continued typing, report its stages, and store its findings."""
     row = await in_thread(_begin)(try_out_id, device)
     if row is None:
         return

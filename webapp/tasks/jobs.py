@@ -9,7 +9,7 @@ from procrastinate.job_context import JobContext
 
 from webapp.runs.jobs import queue_for
 
-SOON = 5  # priority: a person waits for it while typing, and it takes only seconds
+SOON = 5  # priority: a person is waiting for it while typing, and it takes only seconds
 
 
 @app.task(name="try_out", pass_context=True)

@@ -19,7 +19,7 @@ from webapp.tasks.models import TryOut
 log = logging.getLogger(__name__)
 
 KEPT_FOR = timedelta(days=7)
-GIVEN_UP_AFTER = timedelta(minutes=4)  # longer than an admission can take, so its verifier must have died by then
+GIVEN_UP_AFTER = timedelta(minutes=4)  # longer than any admission takes, so a verifier that takes longer must have died
 
 
 def ask(team: Team, user: User, source: str, *, device_kind: str, precision: str, mode: str) -> TryOut:

@@ -1,4 +1,4 @@
-"""A team's tasks: suites, search, and the page of a task with its runs."""
+"""A team's tasks: suites, search, and a task's page with its runs."""
 
 from __future__ import annotations
 

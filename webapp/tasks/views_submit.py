@@ -41,7 +41,7 @@ def submit(request: Request) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "POST"])
 def verify_own(request: Request) -> HttpResponse:
-    """Submit a task with a program for it, which only the verifier works on, without agents."""
+    """Submit a task with a program for it. Only the verifier works on it; no agents are involved."""
     return _run_page(request, VerifyForm, "tasks/verify.html", {"task": SKELETON, "program": PROGRAM_SKELETON})
 
 

@@ -86,7 +86,7 @@ class ModuleForm:
 
     @property
     def of(self) -> str:
-        """Return as JSON the class that the form is for, and its arguments as written."""
+        """Return the form's class and its arguments as written, as JSON."""
         return json.dumps([self.chosen.name, self.chosen.written], separators=(",", ":"))
 
     @property

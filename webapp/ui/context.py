@@ -41,7 +41,7 @@ DESTINATIONS = [
     Place("g l", "leaderboard:table", "Leaderboard", ("/leaderboard/",), "What works best on which tasks and devices."),
     Place("g i", "review:overview", "Review", ("/review/",), "Comments and verdicts of the team."),
 ]
-# Pages that most people never need. The bar shows only those that the team uses. The page `ui:advanced` lists all of them.
+# Pages that most people never need. The bar shows only those that the team uses. The `ui:advanced` page lists all of them.
 ADVANCED = [
     Place("g d", "fleet:devices", "Devices", ("/devices/",), "What each verifier's host can do, and how to connect a GPU."),
     Place(
@@ -64,7 +64,7 @@ ELSEWHERE = [
 
 
 def in_use(user: User, team: Team | None) -> dict[str, bool]:
-    """Return which advanced pages have content from the team, using a single statement with one index lookup per page."""
+    """Return which advanced pages have content created by the team, using a single statement with one index lookup per page."""
     if not team:  # the person has left their last team
         return {}
     exists = {

@@ -40,7 +40,7 @@ register = template.Library()
 
 LOOPBACK = ("127.0.0.1", "::1")
 
-# name: (tone, sign, word). The tones are .chip classes in components.css.
+# name: (tone, sign, word). The tones are .chip classes in static/css/marks.css.
 STATUSES: dict[str, tuple[str, str, str]] = {
     # verdicts
     "passed": ("ok", "✓", "passed"),

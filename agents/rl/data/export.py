@@ -34,7 +34,7 @@ class Collected:
 
 
 def collect(traces: Iterable[tuple[str, RunTrace | str]], scrubber: Scrubber, say: Say = lambda line: None) -> Collected:
-    """Returns the rows of all runs without duplicates. Rows with the same program for the same task, made from the same parent, count as one."""
+    """Returns the rows of all runs without duplicates. Rows with the same program for the same task, derived from the same parent, count as one."""
     found, known = Collected(), set()
     for name, trace in traces:
         if isinstance(trace, str):

@@ -1,4 +1,4 @@
-"""Makes synthetic tasks and their programs, which run only inside the verifier's sandbox. Each step can be interrupted: running the command again
+"""Creates synthetic tasks and their programs, which run only inside the verifier's sandbox. Each step can be interrupted. Running the command again
 resumes it, because finished work is already in the file."""
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def task_of(line: dict[str, Any]) -> SyntheticTask:
 
 async def admit(tasks: Sequence[dict[str, Any]], client: Runs, into: Lines, say: Say, at_once: int = 1) -> int:
     """Applies the execution filter: a task is kept if it runs, is neither trivial nor stochastic, and produces finite results. Returns the number of
-    tasks that were kept. A host failure is inconclusive, so the task is tried again in the next run. `at_once`: the number of tasks that run
+    tasks that were kept. A host failure is inconclusive, so the task is tried again the next time. `at_once`: the number of tasks that run
     concurrently."""
     known = {line["sha"]: line["kept"] for line in into}
 
@@ -94,9 +94,9 @@ async def admit(tasks: Sequence[dict[str, Any]], client: Runs, into: Lines, say:
 async def programs(
     tasks: Sequence[dict[str, Any]], client: Runs, device: DeviceFigures, into: Lines, settled: Lines, seed: int, say: Say, at_once: int = 1
 ) -> int:
-    """Makes rows for every task: programs that passed (skill 1), steps from slow and wrong programs to the tuned one (skill 2), and a few cheats.
-    `settled` is called with each finished task. A task that could not be measured because of the host is not done; its rows that are already in
-    `into` are not made again."""
+    """Creates rows for every task: programs that passed (skill 1), steps from slow and wrong programs to the tuned one (skill 2), and a few cheats.
+    `settled` is called with each finished task. A task that could not be measured because of the host stays unfinished; rows of it that are already
+    in `into` are not created again."""
     known, made = {row["id"] for row in into}, 0
 
     async def one(place: int, line: dict[str, Any]) -> None:
@@ -136,7 +136,7 @@ async def figures_of(client: Client) -> DeviceFigures:
 class _Maker:
     def __init__(self, task: SyntheticTask, client: Runs, device: DeviceFigures, rng: random.Random):
         self.task, self.client, self.device, self.rng = task, client, device, rng
-        self.settled = True  # false after any verdict that is due to a host failure
+        self.settled = True  # false after any verdict caused by a host failure
 
     async def rows(self) -> list[Row]:
         found = [(written, report) for written in await self._written() if (report := await self._judged(written)) is not None]

@@ -15,7 +15,7 @@ IMAGE: Shape = ("batch", "channels", "height", "width")
 
 @dataclass(frozen=True)
 class Step:
-    """One operator in a task. `parameters` are lines of the constructor, and `line` computes the new `x`."""
+    """One operator of a task. `parameters` are lines of the constructor, and `line` computes the new `x`."""
 
     name: str
     family: str
@@ -141,7 +141,7 @@ def with_parameter(shape: Shape, rng: random.Random, at: int) -> Step:
 
 
 def residual(shape: Shape, rng: random.Random, at: int) -> Step | None:
-    """Adds the result of an earlier step; the chain ensures that a result of this shape exists."""
+    """Adds the result of an earlier step. The chain ensures that there is a result of this shape."""
     name = rng.choice(["residual", "gated_residual", "weighted_residual"])
     lines = {"residual": "x + kept", "gated_residual": "x * torch.sigmoid(kept)", "weighted_residual": "x + {c} * kept"}
     return Step(name, "residual", lines[name].format(**numbers(rng)), shape)

@@ -1,4 +1,4 @@
-"""Makes training rows from a run's trace: a task with a program that passed (skill 1), or a program with its diagnosis and a better program (skill
+"""Creates training rows from a run's trace: a task with a program that passed (skill 1), or a program with its diagnosis and a better program (skill
 2)."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from verifier.report import Report
 from verifier.source import sha256
 
 Kind = Literal["write", "repair", "optimise"]
-GAINED = 1.0  # the lower end of the gain must reach this for a program to count as better
+GAINED = 1.0  # a program counts as better if the lower end of its gain reaches this value
 LONGEST_FEEDBACK = 4000  # characters
 LEFT_OUT = frozenset({"hack", "retracted", "questioned"})  # human verdicts that exclude a candidate
 

@@ -33,7 +33,7 @@ class Scrubber:
         self._values = sorted((v for k, v in named.items() if NAMED.search(k) and len(v) >= SHORTEST), key=len, reverse=True)
 
     def secret(self, text: str) -> bool:
-        """Returns whether the text contains a key. A person's name does not count: it can be removed from the text, whereas a secret is a
+        """Returns whether the text contains a key. A person's name does not count, because it can be removed from the text, whereas a secret is a
         reason to drop the whole text."""
         return self._without_keys(text) != text
 

@@ -2,9 +2,9 @@
 
 The code is read as a data-flow graph that connects each operator to the operators that produced its arguments. The following differences are
 therefore ignored: names, comments, annotations, temporaries, constants (literal, computed, named, or passed to a constructor), the order of
-definitions and of independent lines, import style, and `x.mean(-1)` versus `torch.mean(x, dim=-1)`. There are two measures. Two
-references have the same `key` if all of their operators and the data flow are equal. The overlap of their `features` (an operator with its inputs,
-one and two steps back) measures how similar they are, even if a line was added.
+definitions and of independent lines, import style, and `x.mean(-1)` versus `torch.mean(x, dim=-1)`. There are two measures. Two references have the
+same `key` if all of their operators and their data flow are equal. The overlap of their `features` (an operator with its inputs, one and two steps
+back) measures their similarity, even if a line was added.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Structure:
 
 @dataclass(frozen=True)
 class Node:
-    """A value, described by the operator that produced it and by its input values. `digest` identifies the whole computation, starting from the
+    """A value, described by the operator that produced it and by that operator's inputs. `digest` identifies the whole computation, starting from the
     inputs."""
 
     op: str

@@ -24,7 +24,7 @@ INPUTS = ("torch.randn", "torch.rand")
 
 @dataclass(frozen=True)
 class Chain:
-    """A task before it is turned into text. `kept`: the number of steps after which the value for residual connections is saved."""
+    """A task before it is turned into text. `kept`: the number of steps after which the value used by residual connections is saved."""
 
     start: Shape
     sizes: tuple[tuple[str, int], ...]
@@ -103,7 +103,7 @@ class SyntheticTask:
 
 
 class Exhausted(RuntimeError):
-    """Raised if nothing new was found within the maximum number of draws."""
+    """Raised if the maximum number of draws produced nothing new."""
 
 
 def drawn(seed: int, number: int) -> Chain:

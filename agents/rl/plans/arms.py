@@ -1,8 +1,8 @@
 """The searches to compare. Each yields a curve: the share of the best known speed reached after each program.
 
-`random` and `descend` are the arena's own workflows, run on the real engine. In the arena, a point uses up one program of
-the budget even if it generates one that was measured before, whereas a real run never measures identical programs twice. Results are therefore given
-for both ways of counting; for the policy, repeats are free.
+`random` and `descend` are the arena's own workflows, run on the real engine. In the arena, a point uses up one program of the budget even if it
+generates one that was measured before, whereas a real run never measures identical programs twice. Results are therefore given for both methods of
+counting. For the policy, repeats are free.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ SAMPLED = 10  # the ledger is filled with single changes to this many points per
 
 
 def workflow(course: Course, name: str, seed: int, programs: int, repeats_free: bool) -> Curve:
-    """Runs an arena workflow that does not use a model. If repeats are free, its budget grows until the workflow has tried `programs` distinct
-    programs."""
+    """Runs an arena workflow that does not use a model. If repeats are free, its budget grows until it has tried `programs` distinct programs."""
     asked = programs
     while True:
         quick = played(course, name, seed, asked)
@@ -49,7 +48,7 @@ def workflow(course: Course, name: str, seed: int, programs: int, repeats_free: 
 
 @lru_cache(maxsize=2048)
 def played(course: Course, name: str, seed: int, programs: int) -> list[Verified]:
-    """Returns the verifications of one arena play. They are cached because both ways of counting start from the same play."""
+    """Returns the verifications of one arena play. They are cached because both methods of counting start from the same play."""
     quality, budget = QUALITIES["middling"], Budget(candidates=programs)  # a quality is required, although none of these workflows uses a model
     _, log = asyncio.run(logged(course.landscape, name, seed, quality, budget))
     return [one for one in log if one.tier == "quick"]
@@ -64,8 +63,8 @@ def distinct(course: Course, log: Sequence[Verified]) -> list[Verified]:
 
 
 def curve(course: Course, log: Sequence[Verified], programs: int) -> Curve:
-    """Returns the curve for the program that the workflow considers best by its own measurements, in the table's times. A search that ends early
-    keeps its last value."""
+    """Returns the curve, based on the table's times, of the program that is best according to the workflow's own measurements. A search that ends
+    early keeps its last value."""
     held, measured, shares = course.landscape.eager_us, float("inf"), []
     for one in log[:programs]:
         if one.status == "passed" and one.measured_us is not None and one.measured_us < measured:
@@ -79,7 +78,7 @@ def padded(shares: Sequence[float], programs: int) -> Curve:
 
 
 def searched(course: Course, pick: Pick, seed: int, programs: int) -> Curve:
-    """Runs a search in which `pick` chooses every move and which ends when no move is left."""
+    """Runs a search in which `pick` chooses every move. The search ends when no move is left."""
     episode = Episode(course, f"evaluate:{seed}", programs)
     while not episode.over and (seen := episode.see()).targets:
         episode.take(seen.targets[pick(episode.search, seen)])
@@ -99,7 +98,7 @@ def by_policy(scorer: Scorer, seed: int = 0, temperature: float = 0.0) -> Pick:
 
 
 def by_ledger(of_others: dict[str, Record], seed: int) -> Pick:
-    """Picks changes to the fastest program, ordered by how well their strategies did on other tasks and in this search; ties are broken at random."""
+    """Picks changes to the fastest program in the order of their strategies' success on other tasks and in this search. Ties are broken at random."""
     draw = random.Random(f"ledger:{seed}")
 
     def pick(search: Search, seen: Seen) -> int:

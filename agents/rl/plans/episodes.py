@@ -16,7 +16,7 @@ from agents.arena.played_verifier import NOISE
 from agents.moving.features import Seen, look
 from agents.moving.known import Choice, Facts, Point, Search, Tried
 
-RARE, MORE = 0.05, 5.0  # share of a varied task's values whose effect is larger, and the factor, so that there are some surprises
+RARE, MORE = 0.05, 5.0  # share of a varied task's values with a larger effect, and the factor by which it is larger
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,8 @@ class Course:
 
     @cached_property
     def alike(self) -> dict[int, list[int]]:
-        """The marks of all points that generate the same program, by the program's number. Generating code is free, so a search knows them."""
+        """Returns the marks of all points that generate the same program, by the program's number. Generating code is free, so a search may use
+        them."""
         found: dict[int, list[int]] = defaultdict(list)
         points = product(*(range(len(axis.values)) for axis in self.landscape.axes))
         for number, point in zip(self.landscape.program, points, strict=True):
@@ -41,7 +42,7 @@ class Course:
 
     @cached_property
     def best(self) -> float:
-        """Time of the best known program in microseconds, at most that of eager, which is available without a program."""
+        """Returns the time of the best known program in microseconds. It is at most that of eager, which needs no program."""
         return min(self.landscape.best_us, self.landscape.eager_us)
 
     def varied(self, draw: random.Random, most: float) -> Course:

@@ -83,7 +83,7 @@ def figure(shares: Shares, less: Shares | None = None) -> dict[str, float]:
     picks = draw.integers(0, tasks, size=(DRAWS, tasks))
 
     def redrawn(values: Shares) -> Shares:
-        """Bootstrap means: (draws, tasks)."""
+        """Returns bootstrap means as an array of shape (draws, tasks)."""
         return np.stack([row[draw.integers(0, seeds, size=(DRAWS, seeds))].mean(axis=1) for row in values], axis=1)
 
     drawn = redrawn(shares) - (redrawn(less) if less is not None else 0.0)

@@ -1,5 +1,4 @@
-"""Folds, which hold out one kind of task at a time, one task at a time, or nothing, and the folders in which the training runs of each fold are
-stored."""
+"""Folds and the folders that store their training runs. Folds hold out one kind of task at a time, one task at a time, or nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// Plots the speedup over the attempts. Each point has its interval. A cross marks a program that was refused or wrong and gives the reason.
+// Plots the speedup of each attempt with its interval. A cross marks a program that was refused or wrong and gives the reason.
 import { svg } from "./dom.js";
 import { bestCandidate } from "./store.js";
 import { interval, ms, statusOf, times } from "./format.js";

@@ -18,7 +18,7 @@ export function createState() {
     verifications: new Map(), // journal key -> its item
     calls: new Map(), // journal key of an exchange with a model -> its item
     decisions: new Map(), // seq -> its item
-    ways: new Set(), // numbers of the ways that the run follows concurrently; empty if there is only one
+    ways: new Set(), // numbers of the branches (ways) that the run explores concurrently; empty if there is only one
     told: new Map(), // seq of an event that adds to an earlier item -> that item
     bestLow: 1, // the highest lower bound of a passing candidate so far, which the next one has to exceed
     timelines: [], // {seq, candidate, title, tool, timeline}; `candidate` is null for the reference

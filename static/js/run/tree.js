@@ -1,4 +1,4 @@
-// The tree of spans shows the parts of the run, how each ended, and its usage, which is added up to its parents.
+// The tree of spans shows the parts of the run, how each ended, and its usage, which is also included in that of its parents.
 import { h, setText } from "./dom.js";
 import { count, seconds, shortStatus, statusOf, times } from "./format.js";
 import { write } from "./selection.js";

@@ -1,4 +1,4 @@
-// Shows the ways of a run side by side. The server renders them, and this module requests them again when one of them has changed.
+// Shows a run's branches (ways) side by side. The server renders them, and this module requests them again when one of them has changed.
 const AGAIN_MS = 1000; // shortest interval between requests
 
 export class Ways {

@@ -1,4 +1,4 @@
-// "Open in Perfetto" sends the trace from this page to a tab of ui.perfetto.dev by postMessage. The trace goes to no other place, and only when the
+// "Open in Perfetto" sends the trace from this page to a tab of ui.perfetto.dev by postMessage. The trace is sent nowhere else, and only when the
 // user clicks. No other feature needs another host. Protocol: PING until PONG, then {perfetto: {buffer, title}}
 // (https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui).
 const PERFETTO = "https://ui.perfetto.dev";

@@ -1,1 +1,1 @@
-"""The ways to sign in: passwords, codes, links and invitations."""
+"""Ways to sign in: passwords, codes, links and invitations."""

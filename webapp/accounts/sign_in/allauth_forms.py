@@ -1,4 +1,4 @@
-"""allauth's forms in our design: with labels instead of placeholders, errors linked to their fields, and no code accepted twice."""
+"""allauth's forms in our design, with labels instead of placeholders and with errors linked to their fields. No code is accepted twice."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def remember(request: HttpRequest, response: HttpResponse, user: User) -> None:
 
 
 def number(request: HttpRequest, name: str) -> str:
-    """Returns the browser's number if the person with this name has signed in with it, or else an empty string."""
+    """Returns the browser's number if the person with this name has signed in from it before, or else an empty string."""
     return _held(request).get(name.strip().lower(), "")
 
 

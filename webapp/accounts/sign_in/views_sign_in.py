@@ -44,7 +44,7 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def invitation(request: HttpRequest, token: str) -> HttpResponse:
-    """Shows who has invited the person to which team. A signed-in person accepts with one click; anybody else signs in or signs up."""
+    """Shows which team the person has been invited to, and by whom. A signed-in person accepts with one click; anybody else signs in or signs up."""
     found = teams.open_invitation(token)
     if found is None:
         return render(request, "accounts/invitation_spent.html", status=410)

@@ -36,7 +36,7 @@ class Token(HttpBearer):
 
 
 class Session(SessionAuth):
-    """The session cookie of the pages. Calls that change something also need the header X-CSRFToken."""
+    """The session cookie of the pages. Calls that change something also need the X-CSRFToken header."""
 
     def __call__(self, request: HttpRequest) -> Any | None:
         if not request.user.is_authenticated:

@@ -35,7 +35,7 @@ HEADER_PARAMETER = {
 def once(request: Request, team: Team, create: Callable[[], tuple[int, BaseModel]]) -> HttpResponse:
     """Return the result of `create`, (status, body), or the result that an earlier identical call received.
 
-    The key's row is inserted first, in the same transaction as everything that `create` writes. A second, concurrent call therefore waits at the
+    The key's row is inserted first, in the same transaction as everything that `create` writes. A second, concurrent call therefore blocks on the
     unique key until the first one commits. If `create` raises an exception, nothing is stored, and the key can be used again.
     """
     key = request.headers.get(HEADER, "").strip()

@@ -94,7 +94,7 @@ def plain(status: int, detail: str, hint: str = "", **headers: str) -> HttpRespo
 
 
 def handle_errors(api: NinjaAPI) -> None:
-    """Turn every error that a view can raise into problem details."""
+    """Convert every error that a view can raise into problem details."""
 
     @api.exception_handler(Refused)
     def refused(request: HttpRequest, error: Refused) -> HttpResponse:

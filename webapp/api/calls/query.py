@@ -12,7 +12,7 @@ from webapp.api.calls.problems import Fault, Refused
 
 
 def strict(run: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap an operation. For use with `add_decorator` in mode "view", which passes the operation's bound `run`.
+    """Wrap an operation. For use with `add_decorator` in "view" mode, which passes the operation's bound `run`.
 
     The check runs before the values are read but after authentication, so unauthenticated callers learn no parameter names.
     """

@@ -1,6 +1,6 @@
 """Tags and filters for other apps' templates: `{% load review %}`.
 
-{% review run %}                   the thread panel and its scripts: once, in the block "after" of a page with a run
+{% review run %}                   the thread panel and its scripts: once, in the "after" block of a page with a run
 {% verdict_panel run number %}     the verdict on a candidate, and the form for people who may judge
 {% verdict_notice run %}           who excluded results of a run from rankings, and why; empty without a verdict
 {% verdict_chip value %}           the chip of the current verdict; empty for ""

@@ -31,7 +31,7 @@ class BlockPlot:
     dots: list[Dot]
     ticks: list[Tick]
     one: float  # y coordinate of the ratio 1.0, where the program is no faster
-    middle: float  # y of the ratio
+    middle: float  # y coordinate of the ratio
     band_top: float
     band_height: float
     width: int = WIDTH

@@ -1,4 +1,4 @@
-"""Counts a team's runs per state and setting. A single scan of the index `run_census` provides everything that the list's filters show."""
+"""Counts a team's runs per state and setting. A single scan of the `run_census` index provides everything that the list's filters show."""
 
 from __future__ import annotations
 

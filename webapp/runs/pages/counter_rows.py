@@ -1,4 +1,4 @@
-"""Prepares the hardware counters of a program's kernels for the page: one row per kernel, and a note on anything that was not measured."""
+"""Prepares the hardware counters of a program's kernels for the page, with one row per kernel and a note on anything that was not measured."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def expectation_of(run: Run, candidate: Candidate) -> Expectation | None:
         (said.of for other in rows if row is not None and other.span == row.span and isinstance(said := other.body, DecisionMade) and said.of), None
     )
     before = [(seq, said) for seq, said in decisions if seq < proposed and said.of is None]
-    if row is not None and isinstance(row.body, CandidateProposed) and row.body.way is not None:  # otherwise it may belong to another way
+    if row is not None and isinstance(row.body, CandidateProposed) and row.body.way is not None:  # otherwise it may belong to another branch
         before = [(seq, said) for seq, said in before if seq == answers]
     decision = before[-1] if before else None
     if decision is None:

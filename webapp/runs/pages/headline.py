@@ -104,7 +104,7 @@ def of_run(run: Run, best: Verification | None, latest: str = "") -> Headline:
 def best_of(row: Verification) -> Figure:
     """Return the speedup over the best baseline.
 
-    Older rows have no stored bounds for it. They use the bounds over eager, because the scatter comes from the same program calls.
+    Older rows have no stored bounds for it. They use the bounds over eager, because the scatter comes from the same calls of the program.
     """
     ratio, low, high = row.best_baseline_speedup, row.best_baseline_low, row.best_baseline_high
     assert ratio is not None  # guaranteed by the caller

@@ -92,7 +92,7 @@ class Page:
 
 
 def with_best(runs: QuerySet[Run]) -> QuerySet[Run]:
-    """Add the columns for a row's headline (`webapp.runs.pages.headline.of_row`). The subqueries run only for the rows of one page."""
+    """Add the columns needed for a row's headline (`webapp.runs.pages.headline.of_row`). The subqueries run only for the rows of one page."""
     verdicts = Verification.objects.filter(run=OuterRef("pk"), kind="verify").exclude(status="").order_by("-queued_at")
     best = _of_the_best().values(row=JSONObject(**{name: name for name in OF_THE_BEST}))
     return runs.annotate(best=Subquery(best[:1]), latest_status=Subquery(verdicts.values("status")[:1]))

@@ -58,8 +58,8 @@ def run_decisions(request: Request, run_id: uuid.UUID) -> HttpResponse:
 
 
 def note_readers(run: Run) -> dict[str, Any]:
-    """Return the agents by the role that a note can address, and the instructions that the built-in compiler follows in a note ("" if it has no such
-    role)."""
+    """Return the agents, keyed by the role to which a note can be addressed, and the instructions that the built-in compiler follows in a note ("" if
+    it has no such role)."""
     settings = Settings.model_validate(run.settings)
     by_compiler = compiled(settings)
     players = [(role, role.capitalize(), BUILT_IN if role in by_compiler else getattr(settings, setting)) for role, setting in ROLES.items()]
@@ -100,7 +100,7 @@ def usual(run: Run) -> dict[str, Any] | None:
 @login_required
 @require_GET
 def run_ways(request: Request, run_id: uuid.UUID) -> HttpResponse:
-    """Render the ways in columns, without the page around them, for the live page to insert."""
+    """Render the branches in columns, without the page around them, for the live page to insert."""
     run, _ = run_for(request, run_id)
     response = render(request, "runs/_ways.html", {"run": run, **ways_of(run)})
     response["Cache-Control"] = "private, no-cache"

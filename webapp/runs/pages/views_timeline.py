@@ -66,7 +66,7 @@ def timeline_page(request: HttpRequest, run_id: uuid.UUID, sha: str) -> HttpResp
 @login_required
 @require_GET
 def timeline_trace(request: HttpRequest, run_id: uuid.UUID, sha: str) -> HttpResponseBase:
-    """Stream the timeline in Chrome's trace format. A million events are 200 MB of JSON, and a tenth of that when compressed."""
+    """Stream the timeline in Chrome's trace format. A million events take up 200 MB as JSON, and a tenth of that when compressed."""
     run, _ = run_for(request, run_id)
     stored = timeline_of(run, sha)
     try:

@@ -1,5 +1,5 @@
-"""Shows the branches (ways) of a run that explores several at once, one per column, with each way's programs, its verdicts and the rules that changed
-its state."""
+"""Shows the branches (ways) of a run that explores several at once, one per column, with each branch's programs, its verdicts and the rules that
+changed its state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WAITS = {"tone": "idle", "sign": "…", "word": "not verified yet"}
 
 @dataclass(frozen=True)
 class Step:
-    """A program with its verdict, or an event in the history of the way (`said`)."""
+    """A program with its verdict, or an event in the history of the branch (`said`)."""
 
     said: str = ""
     candidate: Candidate | None = None
@@ -29,7 +29,8 @@ class Way:
 
 
 def ways_of(run: Run) -> dict[str, Any]:
-    """Return the context of `runs/_ways.html`: `ways`, which is empty for a run with a single way, and `going`, the number of active ways."""
+    """Return the context of `runs/_ways.html`: `ways`, the branches, which is empty for a run with a single branch, and `going`, the number of active
+    branches."""
     rows: list[WayRow] = []
     if run.events.filter(kind=WayChanged.kind).exists():
         for event in run.events.filter(kind__in=[WayChanged.kind, CandidateProposed.kind]).order_by("seq"):

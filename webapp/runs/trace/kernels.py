@@ -26,7 +26,7 @@ def kernel_names(source: str) -> list[str]:
 
 
 def names_in(program: Artefact | None) -> str:
-    """Return the kernel names of a stored program, separated by spaces, or "" if the program is lost or too large."""
+    """Return the kernel names of a stored program, separated by spaces, or "" if the program is missing or too large."""
     if program is None or program.bytes > MOST_BYTES:
         return ""
     try:

@@ -1,7 +1,7 @@
 """Projects events to rows.
 
-Writes the rows that lists and pages query, in the transaction of the events, and can rebuild them from the events. A rebuild keeps values that belong
-to the queue (`lease_epoch`, `Verification.device`) and values set by people (`archived_at`, `published`).
+Writes the rows that lists and pages query in the same transaction as the events, and can rebuild them from the events. A rebuild keeps values that
+belong to the queue (`lease_epoch`, `Verification.device`) and values set by people (`archived_at`, `published`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PROJECTED: dict[str, Any] = {  # values of a run before its first event
 
 
 def project(run_id: uuid.UUID | str, events: Sequence[Event]) -> None:
-    """Apply newly written `events` to the rows. Call this in the transaction of the events, with the run's row locked."""
+    """Apply newly written `events` to the rows. Call this in the same transaction as the events, with the run's row locked."""
     rows = [ROWS, *(part.rows for part in PARTS)]
     mine = [event for event in events if any(event.kind in one for one in rows)]
     if mine:
@@ -192,7 +192,7 @@ def _profile(run: Run, event: Event, p: ProfileAttached) -> None:
 
 @ROWS.on(VerificationQueued)
 def _queued(run: Run, event: Event, p: VerificationQueued) -> None:
-    """Also handles a verification that is queued again because its verifier died or was stopped."""
+    """Also handles verifications that are queued again because their verifier died or was stopped."""
     _waits(run, event, p, queue=p.queue, **({"request": _artefact(run, p.request)} if p.request else {}))
 
 
@@ -274,7 +274,7 @@ def _caveats(report: dict[str, Any]) -> list[str]:
 def clock_of(report: dict[str, Any]) -> int:
     """Return the version of the clock that was used or, if nothing was timed, would have been used.
 
-    The field `untried` identifies the version in a report without times, because it was introduced with the second clock.
+    In a report without times, the `untried` field identifies the version, because it was introduced with the second clock.
     """
     timing = report.get("timing")
     if timing:

@@ -73,7 +73,7 @@ def _of_message(run: Run, seq: int, name: str) -> list[Payload]:
 
 
 def _stored(run: Run, ref: ArtefactRef | None) -> str:
-    """Return the text of an artefact: "" if there is none, and a sentence saying so if it is lost."""
+    """Return the text of an artefact: "" if there is none, and a sentence saying so if it is missing."""
     if ref is None:
         return ""
     try:
@@ -85,8 +85,8 @@ def _stored(run: Run, ref: ArtefactRef | None) -> str:
 def call_texts(run: Run, seq: int) -> dict[str, Any]:
     """Return one exchange with a model.
 
-    The result holds the settings of `request` and the texts `[{"name", "text"}]`: each prompt message, the reply, the reasoning. `seq` is the event
-    `llm.requested` or `llm.completed`. Raises `NoSuchText`.
+    The result holds the settings of `request` and the texts `[{"name", "text"}]`: each prompt message, the reply, the reasoning. `seq` is that of an
+    `llm.requested` or `llm.completed` event. Raises `NoSuchText`.
     """
     event = Event.objects.filter(run=run, seq=seq).first()
     exchange = event.body if event is not None else None

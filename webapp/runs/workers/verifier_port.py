@@ -1,4 +1,4 @@
-"""Gives the engine access to the verifiers by way of the queue."""
+"""Gives the engine access to the verifiers through the queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`manage.py prepare` does the preparation that must finish before the processes start. Each step first checks whether it is needed."""
+"""`manage.py prepare` prepares everything that must be ready before the processes start. Each step first checks whether it is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`manage.py verifier_login` prints the DATABASE_URL for GPU hosts: a role that may only take jobs and write reports."""
+"""`manage.py verifier_login` prints the DATABASE_URL for GPU hosts. Its role may only take jobs and write reports."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Command(BaseCommand):
                 f"the role {role_name('verifier')} cannot be made ({str(error).strip()}): DATABASE_URL's own role needs CREATEROLE"
             ) from None
         found = as_role(url, role_name("verifier"), password)
-        keep_url(found)  # for the page “Connect a GPU”
+        keep_url(found)  # for the “Connect a GPU” page
         self.stdout.write(found)
 
 

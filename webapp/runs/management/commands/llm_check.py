@@ -23,7 +23,7 @@ class Command(BaseCommand):
     def handle(self, profiles: list[str], json: bool, **options: Any) -> None:
         try:
             code = cli.check(profiles, as_json=json, store=DatabaseMailbox())
-        except (DatabaseError, PoolTimeout) as error:  # a profile of kind mailbox raises this
+        except (DatabaseError, PoolTimeout) as error:  # raised by a mailbox profile
             raise CommandError(f"the database cannot be reached: {str(error).strip()[:300]}; start it, or set DATABASE_URL") from None
         if code:
             sys.exit(code)
