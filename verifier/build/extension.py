@@ -91,7 +91,7 @@ class Accelerator:
     wanted: list[list[str]] = field(default_factory=list)  # C++ flags that had no precompiled header
 
     def install(self, extension: Any) -> None:
-        """Installs the replacement. `extension`: the module `torch.utils.cpp_extension`."""
+        """Installs the replacement. `extension` is the `torch.utils.cpp_extension` module."""
         self.ordinary, extension._run_ninja_build = extension._run_ninja_build, self.build
         # Ninja itself is needed only for unusual builds. If it was installed as a Python package, its executable is next to the interpreter.
         extension.verify_ninja_availability = lambda: None

@@ -193,7 +193,7 @@ def _with_extension(then: Callable[[ModuleType], None]) -> None:
 
 
 class OnImport(importlib.abc.MetaPathFinder):
-    """Calls `then` with the module `name` after something has imported that module. The import is slow, and most programs never need it."""
+    """Calls `then` with the `name` module after something has imported it. The import is slow, and most programs never need it."""
 
     def __init__(self, name: str, then: Callable[[ModuleType], None]):
         self.name = name

@@ -1,5 +1,5 @@
 """Binds a party's threads to processors. The judge controls the binding from outside; a party is not allowed to move itself (`seccomp.py`). A program
-that had a processor to itself would benefit from warm caches, whereas eager shares its processor with all other sides and finds the caches cold."""
+that had a processor to itself would benefit from warm caches, whereas eager shares its processor with all other sides and starts with cold caches."""
 
 from __future__ import annotations
 

@@ -132,8 +132,8 @@ class Spawned:
                 os.kill(pid, signal.SIGKILL)
 
     def end(self) -> int | None:
-        """Kills any remaining processes, frees all resources, and returns the exit status (negative for a signal). Processes that do not die are
-        recorded in `survivors`."""
+        """Kills any remaining processes, frees all resources, and returns the exit status (negative for a signal). Records processes that do not
+        die in `survivors`."""
         if self.ended:
             return self.process.returncode
         status = self.process.poll()

@@ -150,7 +150,8 @@ def changes_off(call: Call, expected: Expected) -> str:
 
 
 def writes_off(after: dict[int, torch.Tensor], wanted: dict[int, torch.Tensor], limits: list[float], share: float) -> str:
-    """Compares inputs after a call with eager's versions (`wanted`), both by number. `limits` holds the bounds of floating-point outputs."""
+    """Compares inputs after a call with eager's versions (`wanted`). Both are indexed by input number. `limits` holds the bounds of floating-point
+    outputs."""
     for index, expected in wanted.items():
         limit = max([no_oracle(expected.dtype), *limits]) if continuous(expected) else 0.0
         judgement = judge(after[index], expected, limit, share)

@@ -37,7 +37,7 @@ class Binding:
         return [self.names.get(name, name) for name in names]
 
     def backward(self, wanted: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Returns the gradient arguments of a call, with the program's names."""
+        """Returns a call's gradient arguments under the program's names."""
         return None if wanted is None else {**wanted, "sources": self.of(wanted["sources"]), "called": wanted["sources"]}
 
     def missing(self, names: Sequence[str]) -> list[str]:
@@ -99,7 +99,7 @@ class Constructions:
 
     def __init__(self, reference: ReferenceSession, seed: int):
         self.reference = reference
-        self.seed = seed  # determines the weights of both sides, unless other weights are given
+        self.seed = seed  # seed that determines the weights of both sides, unless other weights are given
         self.binding = Binding()
         self.drawn = seed  # seed of the most recent construction with random weights
 
@@ -130,7 +130,7 @@ class Constructions:
         return answer.text("refused")
 
     def match(self, runner: Party, original: list[torch.Tensor]) -> None:
-        """Finds a binding after a load was rejected: either by equal values under one seed, or none."""
+        """Finds a binding after a load was rejected: one based on equal values under one seed, or else none."""
         limit, state = self.reference.limits.load, self.reference.state
         self.construct(runner, None)
         names, values = own_entries(runner, limit)
