@@ -90,7 +90,7 @@ class Verifier:
         while True:
             message, raw = await self._receive()
             if message.get("id") != number:
-                continue  # a leftover message from a cancelled job
+                continue  # a message left over from a cancelled job
             if message["type"] == "stage" and on_stage is not None:
                 outcome = on_stage(StageEvent.model_validate(message["event"]))
                 if inspect.isawaitable(outcome):
@@ -117,7 +117,7 @@ class Verifier:
         return self._figures
 
     async def close(self) -> None:
-        """Ends the judge and everything that it started."""
+        """Terminates the judge and everything that it started."""
         async with self._turn:
             await self._stop()
 

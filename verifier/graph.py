@@ -1,4 +1,4 @@
-"""A captured model as data. It is the result of the job `capture`. At run time, it is all that planners and compilers see of a task.
+"""A captured model as data. It is the result of the `capture` job. At run time, it is all that planners and compilers see of a task.
 
 It is the functional ATen graph from `torch.export` (after decompositions), with shapes and with names that identify each node's module and source
 line. It is pure JSON: nothing in it is ever unpickled or executed.
@@ -98,7 +98,7 @@ class Graph(BaseModel):
 
 
 class Capture(BaseModel):
-    """The result of the job `capture`. `graph` is null, with a reason, if torch.export could not capture the model."""
+    """The result of the `capture` job. `graph` is null, with a reason, if torch.export could not capture the model."""
 
     task: str
     mode: str

@@ -63,7 +63,7 @@ class Arena(ABC):
     @abstractmethod
     def leave(self) -> None:
         """Ties the lifetime of the memory to the last tensor that uses it, and `handle` to this object, which saves the judge from copying gigabytes.
-        The party has already ended its mapping, or will do so before the memory is freed."""
+        The party has already removed its mapping, or will do so before the memory is freed."""
 
     @abstractmethod
     def close(self) -> None: ...

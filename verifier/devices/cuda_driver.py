@@ -88,7 +88,7 @@ def why_no_driver() -> str:
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """Returns libcuda before it is initialised, or null if there is none."""
+    """Returns libcuda before it is initialised, or null if it is not installed."""
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -232,7 +232,7 @@ def import_memory(handle: bytes) -> int:
 
 
 def close_memory(pointer: int) -> None:
-    """Ends this process's mapping of another process's allocation."""
+    """Removes this process's mapping of another process's allocation."""
     call("cuIpcCloseMemHandle", ctypes.c_uint64(pointer))
 
 

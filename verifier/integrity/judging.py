@@ -1,4 +1,4 @@
-"""The judge's half of the stage `integrity`: compares a runner's evidence with the program's source, its compiled libraries and the timed calls.
+"""The judge's half of the `integrity` stage: compares a runner's evidence with the program's source, its compiled libraries and the timed calls.
 
 Evidence from a runner can downgrade or refuse a program but can never clear it. Own kernels count only if the source and the machine code contain
 them, torch did not launch them, and the observed calls are consistent with the timed calls.
@@ -32,8 +32,8 @@ IN_TIMED, DOUBT = 0.5, 0.01
 # The number of sampled moments in timed calls that is enough to reveal a library's work, if later calls are nearly all own code; and the number of
 # moments with own code that is enough.
 LEAST_TIMED, LEAST_OWN = 8, 2
-# How much longer than a timed call the observed calls of the timed process may be. On a GPU, this applies to their device work plus the launch
-# overhead. On the CPU, which may be busy with other work, it applies to the faster of these calls as a whole.
+# Limits on how much longer than a timed call the observed calls of the timed process may take. On a GPU, this applies to their device work plus the
+# launch overhead. On the CPU, which may be busy with other work, it applies to the faster of these calls as a whole.
 FITS, FITS_MS = {"cuda": 1.1, "cpu": 1.5}, {"cuda": 0.01, "cpu": 1.0}
 # On a GPU, the minimum share of a timed call that must be device work, the host's own time, or the exchange around the call.
 EXPLAINED, EXCHANGE_MS = 0.9, 0.25
@@ -97,8 +97,8 @@ class Observed:
     describes how their outputs differ from those of the timed call. `sampled` describes, on the CPU, whose code they spent their time in. `needless`
     lists own functions or kernels that do not affect the outputs, by the names that `sampled` and the recorder use. `unskipped` gives the reason if
     this could not be tested. `wrong` describes how outputs of calls like the timed ones are wrong. `shortcut` is the finding of
-    `verifier.integrity.shortcuts`. `busy` says whether other work took the processors in so many timed calls that the host explains why the program's
-    own code was not seen."""
+    `verifier.integrity.shortcuts`. `busy` says whether other work on the host took the processors in so many timed calls that this alone explains why
+    the program's own code was not seen."""
 
     replay_ms: float = 0.0
     unlike: str = ""
@@ -144,7 +144,7 @@ def judge_evidence(
 
 
 def _unlike(judged: Judged, evidence: Evidence, kind: str, program_ms: float, seen: Observed) -> str:
-    """Explains why the inspected calls cannot have been like the timed ones. Returns an empty string if they can."""
+    """Explains why the inspected calls cannot have been like the timed ones. Returns an empty string if they can have been."""
     if not program_ms:
         return ""
     if kind == "cuda":

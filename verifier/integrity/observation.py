@@ -1,4 +1,4 @@
-"""The stage `integrity` in the timed process: the judge inspects some of its later calls and tests whether its own code is needed."""
+"""The `integrity` stage in the timed process: the judge inspects some of its later calls and tests whether its own code is needed."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Observation:
         return evidence, seen
 
     def _record(self, subject: Subject, replaying: Replaying) -> dict[str, Any]:
-        """Makes turns of the timed form while the recorder is on, and one turn afterwards; this way, the end of recording also reveals nothing."""
+        """Makes turns of the timed form while the recorder is on, and one turn afterwards, so that the end of recording reveals nothing either."""
         runner, limit = subject.runner, self.trials.limits.call * 3
         runner.ask("record", {"on": True}, limit)
         made, wanted = 0, 1 if replaying.slow else self.rng.randint(*RECORDED)

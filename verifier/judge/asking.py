@@ -318,7 +318,7 @@ class Party:
             arena.close()
 
     def failure(self, request: str, error: ChannelError, limit: float) -> PartyFailure:
-        """Ends the party and explains why it did not answer."""
+        """Terminates the party and explains why it did not answer."""
         spawned = self.spawned
         memory = spawned.group is not None and spawned.group.out_of_memory()
         status = spawned.exit_status(1.0) if isinstance(error, ChannelClosed) else None

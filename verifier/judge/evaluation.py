@@ -1,4 +1,4 @@
-"""The job `verify`: evaluates one program against one task, stage by stage, and ends with a report."""
+"""The `verify` job: evaluates one program against one task, stage by stage, and ends with a report."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class Evaluation:
         return report
 
     def built(self) -> Built:
-        """Runs only the stages `static` and `build`, for a job that times nothing. Raises `Ended` if the program fails in them."""
+        """Runs only the `static` and `build` stages, for a job that times nothing. Raises `Ended` if the program fails in them."""
         with self._stage("static"):
             self._static()
         with self._stage("build") as stage, self._building(stage) as building:

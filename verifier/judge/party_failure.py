@@ -30,7 +30,8 @@ def without_gpu(text: str) -> str:
 
 @dataclass
 class PartyFailure(Exception):
-    """The reason why a party did not answer: its source raised, it died, it hung, or it broke the protocol. `message` is human-readable."""
+    """The reason why a party did not answer: its source raised an exception, or the party died, hung or broke the protocol. `message` is
+    human-readable."""
 
     kind: Literal["raised", "crashed", "timed_out", "memory", "flood", "protocol", "wanted"]  # "wanted": it requested a build and ended
     message: str

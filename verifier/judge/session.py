@@ -45,7 +45,7 @@ class Run:
     aliased: list[str] = field(default_factory=list)  # what each output shares memory with (`verifier.parties.owning.owners`); empty: nothing
     layout: list[list[int] | None] = field(default_factory=list)  # strides of each output; null means any strides
     changed_inputs: list[int] = field(default_factory=list)
-    after: dict[int, torch.Tensor] = field(default_factory=dict)  # those inputs after the call, by number, unless they have gigabytes
+    after: dict[int, torch.Tensor] = field(default_factory=dict)  # the values of those inputs after the call, by number, unless they take gigabytes
     orders: bool = False  # with `dropping`: the call sorts or ranks numbers
     drew: bool = False  # it drew random numbers from a seeded generator
 
@@ -174,7 +174,7 @@ class ReferenceSession:
         self.eager_party: Party | None = None  # the eager baseline of tier quick, kept for the next program
         self.shown: tuple[Arena, list[torch.Tensor]] | None = None  # inputs of the judge that the reference maps as its arena "in"
         self.eager_bytes = self.oracle_bytes = 0  # peak memory of a PyTorch call and of an fp64 call, excluding inputs and state
-        self.checkpoint: Callable[[], None] | None = None  # called before each long request; raises an exception if the job is no longer wanted
+        self.checkpoint: Callable[[], None] | None = None  # called before each long request; raises an exception if the client has withdrawn the job
 
     def load(self, seed: int) -> None:
         """Imports the task afresh and constructs its model from `seed`. Raises `PartyFailure`."""
@@ -368,7 +368,7 @@ class ReferenceSession:
         self.end_eager()
 
     def end_eager(self) -> None:
-        """Ends the baseline, so that the next program gets a fresh one."""
+        """Terminates the baseline, so that the next program gets a fresh one."""
         if self.eager_party is not None:
             self.pool.give_back(self.eager_party)
             self.eager_party = None

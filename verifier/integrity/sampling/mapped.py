@@ -23,11 +23,11 @@ class Kind(enum.IntEnum):
     UNKNOWN = 0
     OWN = 1
     LIBRARY = 2
-    NEUTRAL = 3  # works for any caller, so it counts as its caller
+    NEUTRAL = 3  # works on behalf of any caller, so its time is attributed to the caller
     IDLE = 4  # a thread pool, so time spent there is waiting
     HOST = 5  # the interpreter and the verifier's own code, which are neither the program's arithmetic nor a library's
     # libffi counts as a library. What Python calls through it is either the program's own code, or a function of another library: the C library's
-    # `memmove` and `qsort` count as their caller.
+    # `memmove` and `qsort` are attributed to their caller.
 
 
 _IDLE = re.compile(r"lib(?:gomp|iomp5?|omp|tbb)\b|lib(?:gomp|iomp5|omp)[-.]")
@@ -94,8 +94,8 @@ class Mapped:
         return Mapping(begin, end, offset, path, self._kind(path, inode))
 
     def _without_stubs(self, own: Mapping) -> list[Mapping]:
-        """Excludes the stubs that jump to functions in other libraries. They count as their callers, and the functions that they call may do the
-        same."""
+        """Excludes the stubs that jump to functions in other libraries. They are attributed to their callers, and the functions that they call may be
+        as well."""
         parts, begin = [], own.begin
         for offset, size in self.codes[own.library].stubs if own.library is not None else ():
             at = own.begin + offset - own.offset
