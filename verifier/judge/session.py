@@ -171,7 +171,7 @@ class ReferenceSession:
         self.exact: list[torch.Tensor] | None = None  # fp64's own value for each such state entry; null if there was no call since the state was set
         self.variants = 0
         self.returned: dict[tuple[Any, ...], int] = {}  # number of tensors, by wanted gradients and input shapes
-        self.eager_party: Party | None = None  # the eager baseline of tier quick, kept for the next program
+        self.eager_party: Party | None = None  # the eager baseline of the quick tier, kept for the next program
         self.shown: tuple[Arena, list[torch.Tensor]] | None = None  # inputs of the judge that the reference maps as its arena "in"
         self.eager_bytes = self.oracle_bytes = 0  # peak memory of a PyTorch call and of an fp64 call, excluding inputs and state
         self.checkpoint: Callable[[], None] | None = None  # called before each long request; raises an exception if the client has withdrawn the job
