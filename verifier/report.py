@@ -102,7 +102,7 @@ class Comparison(BaseModel):
     program_samples_ms: list[list[float]]  # one list per block
     baseline_samples_ms: list[list[float]]
     processes: list[int] = []  # for each block, the number of the process pair that ran it; empty: all blocks ran in one pair
-    rounds: list[int] = []  # for each process pair, the number of its round; pairs of one round were timed in turn; empty: all pairs were
+    rounds: list[int] = []  # for each process pair, the number of its round; pairs of one round were timed in turn; empty: there was one round
 
 
 class Timing(BaseModel):

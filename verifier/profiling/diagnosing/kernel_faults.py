@@ -200,7 +200,7 @@ def _serial(view: View) -> Cause | None:
         return view.cause("serial-section", 1 - 1 / view.ceilings.workers, "A kernel runs in a single thread or warp.", figures)
     active = view.get(counters.ACTIVE_THREADS, 32.0)
     measured, possible = view.kernel.occupancy, view.kernel.occupancy_possible
-    filled = view.blocks * view.threads >= view.ceilings.workers * 2048 * possible if possible else False  # else few warps from the start
+    filled = view.blocks * view.threads >= view.ceilings.workers * 2048 * possible if possible else False  # otherwise, few warps from the start
     if active > SERIAL or measured is None or not possible or not filled or measured / possible > FINISHED_EARLY:
         return None
     return view.cause(
