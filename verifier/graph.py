@@ -48,7 +48,7 @@ class GraphInput(BaseModel):
     index: int | None = None  # position among the user's arguments
     keyword: str = ""  # the argument's name if it is passed by keyword
     path: str = ""  # path to the input within the argument, as Python code to append to the name: `["mask"]`, `[0].weights`
-    found: str = ""  # Python code that reads what the task's own code holds, from `self` and source names; for weights, only if there is no `target`
+    found: str = ""  # Python code that reads a value of the task's own code, via `self` and source names; for weights, only if there is no `target`
     persistent: bool = True  # false for a buffer, or for a plain tensor attribute, that is not in the state dict
 
     @property

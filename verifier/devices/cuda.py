@@ -180,7 +180,7 @@ class CudaDevice(Device):
         return arena(nbytes, self.torch_device)
 
     polling_seconds = 0.05
-    process_bytes = 700 << 20  # a context, torch's kernels, and the clock's scratch buffer
+    process_bytes = 700 << 20  # a context, torch's kernels and the clock's scratch buffer
 
     def adopt_thread(self) -> None:
         self._torch.cuda.set_device(self.index)

@@ -124,7 +124,7 @@ class Estimate:
     within: float  # standard error of the log ratio due to calls
     between: float  # standard error due to processes
     freedom: float  # joint degrees of freedom
-    drawn: np.ndarray = field(compare=False, repr=False)  # the log ratio of each bootstrap draw; equal seeds and shapes draw the same blocks
+    drawn: np.ndarray = field(compare=False, repr=False)  # the log ratio of each bootstrap draw; with equal seeds and shapes, draws are equal
 
     @property
     def half(self) -> float:

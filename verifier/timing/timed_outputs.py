@@ -34,7 +34,7 @@ class TimedOutputs:
     failed: list[Trial] = field(default_factory=list)  # the last failed trial
     checked: list[Trial] = field(default_factory=list)
     rival_off: str = ""  # how the rival's outputs differ from eager's, which makes it useless for comparison
-    _off: dict[int, list[int]] = field(default_factory=dict)  # for program or rival: elements of each output that were off in calls so far
+    _off: dict[int, list[int]] = field(default_factory=dict)  # for the program and the rival: elements of each output that have been off so far
     _pending: dict[tuple[int, int], dict[int, Call]] = field(default_factory=dict)  # by number and pair; then by side: program, eager, rival
 
     def of(self, pairs: list[Pair]) -> Callable[[int, Side, Call], None]:
