@@ -147,7 +147,7 @@ def main() -> int:
             try:
                 number, what, outcome, detail = pipe.recv()
             except EOFError:
-                if ready and done < len(left):  # the guess ended the process
+                if ready and done < len(left):  # the guess killed the process
                     counts[f"{left[done][0]}: ended the process"] += 1
                     done += 1
                 break
@@ -162,7 +162,7 @@ def main() -> int:
             elif outcome == "fault":
                 counts[f"{what}: fault"] += 1
                 faults.append({"what": what, "error": detail})
-                break  # the attacker has lost its context and ended
+                break  # the attacker has lost its context and exited
             elif outcome == "refused":
                 counts[f"{what}: refused"] += 1
         else:

@@ -8,8 +8,8 @@ then on.
     python bench/landscapes.py --device cpu --keep DIR --tasks softmax,swiglu --wanted 24 --most 96           trying it out
     python bench/landscapes.py --device cuda:0 --facts FACTS.json --keep DIR --compile-only                   no GPU: kernels for a GPU host's DIR
 
-DIR holds one part per shard (an interrupted survey continues), the compiled kernels and the logs. `--confirm-seconds` sends each task's best program
-and a random twentieth of the others through the real verifier in the quick tier, and the table says how well the two agree.
+DIR contains one part per shard (so an interrupted survey can continue), the compiled kernels and the logs. `--confirm-seconds` sends each task's best
+program and a random twentieth of the others through the real verifier in the quick tier, and the table says how well the two agree.
 """
 
 from __future__ import annotations

@@ -245,7 +245,7 @@ class Pass:
             raise Unexpected("the page shows no changed lines, or not those that it counts")
 
     def timeline(self, run: str, best: int) -> None:
-        """Checks the file that the page's script draws, found in the same way as the script finds it."""
+        """Checks the file that the page's script draws, after locating it in the same way as the script does."""
         page = self.client.get(f"/runs/{run}/candidates/{best}/timeline").text
         place = re.search(r'data-timeline data-url="([^"]+)"', page)
         if place is None:

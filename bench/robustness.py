@@ -194,7 +194,7 @@ class Series:
         interpreter."""
         judge = self.verifier.judge_pid
         if judge is None:
-            return 0  # the judge has just ended, so any leftovers are counted at the end
+            return 0  # the judge has just exited, so any leftovers are counted at the end
         allowed = 3 * (self.spares + OTHERS)
         deadline = time.monotonic() + PATIENCE
         while (count := len(below(judge) | in_groups(judge))) > allowed and time.monotonic() < deadline:

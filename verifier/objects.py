@@ -90,7 +90,7 @@ def _name(value: Any) -> list[str]:
 
 
 def decoded(kind: str, body: Any, again: Again, resolve: Resolve | None) -> Any:
-    """Decodes a tree made by `encoded`. Raises `KeyError` or `ValueError` if it is malformed. Without `resolve`, names are left unresolved."""
+    """Decodes a tree produced by `encoded`. Raises `KeyError` or `ValueError` if it is malformed. Without `resolve`, names are left unresolved."""
     if kind == "device" and isinstance(body, str):
         return torch.device(body)
     if kind == "p":

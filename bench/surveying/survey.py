@@ -199,7 +199,7 @@ def _at_work(cores: list[int]) -> None:
         try:
             os.sched_setaffinity(0, cores)
         except OSError:
-            pass  # a container that allows different processors
+            pass  # a container that does not allow these processors
 
 
 def restarted(command: Callable[[float], Sequence[str]], flying: Path, seconds: float) -> int:

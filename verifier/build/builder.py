@@ -28,7 +28,7 @@ class Builder:
         self.home = home
 
     def do_build(self, frame: Frame) -> dict[str, Any]:
-        """Replies with the concatenated bytes of the libraries, their names and sizes, the requested builds, notes on how each one was made, and the
+        """Replies with the concatenated bytes of the libraries, their names and sizes, the requested builds, notes on how each one was built, and the
         C++ flags that had no precompiled header. `requests` lists builds that the program requests later; they are compiled in the same call."""
         folder = self._folder(frame)
         at = 0

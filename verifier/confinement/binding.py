@@ -51,7 +51,7 @@ class Binding:
 
 def bind(threads: Iterable[int], processors: list[int]) -> None:
     for thread in threads:
-        with contextlib.suppress(OSError):  # the thread has ended, or a container allows only other processors
+        with contextlib.suppress(OSError):  # the thread has ended, or a container does not allow these processors
             os.sched_setaffinity(thread, processors)
 
 

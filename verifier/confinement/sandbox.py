@@ -124,7 +124,7 @@ def _environment(home: str, variables: Mapping[str, str]) -> dict[str, str]:
         "HOME": home,
         "TMPDIR": home,
         "LANG": "C.UTF-8",
-        "USER": "party",  # the sandbox has no passwd file, and torch asks for the user name
+        "USER": "party",  # the sandbox has no passwd file, but torch looks up the user name
         "LOGNAME": "party",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",

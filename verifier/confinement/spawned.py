@@ -96,7 +96,7 @@ class Spawned:
         self._still(False)
 
     def members(self) -> list[int]:
-        """Returns all its processes."""
+        """Returns all processes of the party."""
         return self.group.pids() if self.group is not None else family_of(self.process.pid)
 
     def main_pid(self) -> int | None:
@@ -209,7 +209,8 @@ class MainProcess:
 
 
 def wait(process: subprocess.Popen[bytes], seconds: float) -> int:
-    """Waits like `Popen.wait`, but without polling, which can sleep up to 50 ms after a process has ended. Raises `subprocess.TimeoutExpired`."""
+    """Waits as `Popen.wait` does, but without polling, which may sleep for up to 50 ms after a process has ended. Raises
+    `subprocess.TimeoutExpired`."""
     if process.poll() is None:
         try:
             fd = os.pidfd_open(process.pid)

@@ -26,7 +26,7 @@ from verifier.passes import native
 from verifier.task import Precision
 
 K = {"fp32-strict": 4.0, "tf32": 3.0, "bf16": 3.0, "fp16": 3.0}  # below fp32, the rounding of operands dominates and affects all programs equally
-W, W_FEW = 1.5, 3.0  # the second value applies if a few elements determine the largest error, because one draw then predicts the next less well
+W, W_FEW = 1.5, 3.0  # the second value applies if a few elements determine the largest error, because one draw is then a poorer predictor of the next
 ULPS = 16.0
 STEADY = 1.5  # up to this ratio of largest to smallest drawn error, many elements are assumed to determine the error
 SMALL = 4096  # outputs with fewer elements get more draws
@@ -209,8 +209,8 @@ def all_finite(tensor: torch.Tensor) -> bool:
 
 
 def deviation(value: torch.Tensor, expected: torch.Tensor, most: float = FLIPPED) -> tuple[float, float]:
-    """Returns the error of a run that follows the task, and the share of elements for which it decides differently from fp64 (an index, a threshold).
-    Those elements are excluded from the error unless their share exceeds `most`, in which case the whole tensor is noise."""
+    """Returns the error of a run that follows the task, and the share of elements for which it decides differently from fp64 (for example, an index
+    or a threshold). Those elements are excluded from the error unless their share exceeds `most`, in which case the whole tensor is noise."""
     if not continuous(value):
         wrong = differing(value, expected)
         return 0.0, 0.0 if wrong is None else float(wrong.double().mean())

@@ -21,7 +21,7 @@ STEEP = 4.0  # if the count grows this much faster than the errors, the cause is
 ROOM = 4.0  # factor by which a sound program's errors may exceed those of plain arithmetic
 TIE = 16.0  # factor on plain arithmetic's errors at which a number between two steps moves to another step in almost half of the draws
 TIE_DRAWS = 12
-DOUBT = 1e-4  # probability with which a sound program may exceed the allowed decisions
+DOUBT = 1e-4  # maximum probability that a sound program exceeds the allowed number of decisions
 
 
 @dataclass(frozen=True)

@@ -60,8 +60,8 @@ class Examiner:
         self.calls.append(Made(call.specs, [fingerprint(output) for output in call.outputs], aliased))
 
     def overwritten(self, caller: Caller) -> str:
-        """Reports which of the outputs that the runner still holds have changed. Returns an empty string if none has. The runner holds the most
-        recent calls, as many as fit in memory."""
+        """Reports which of the outputs that the runner still holds have changed. Returns an empty string if none has. The runner holds as many of the
+        most recent calls as fit in memory."""
         room = HELD_BYTES
         for number in reversed(range(len(self.calls))):
             made = self.calls[number]

@@ -45,8 +45,8 @@ class Binding:
 
 
 def own_entries(runner: Party, limit: float) -> tuple[list[str], list[torch.Tensor]]:
-    """Reads the names and values in a program's state dict. They are only the program's own claim and only determine the choice of trials. If the
-    claim is wrong, the program fails those trials."""
+    """Reads the names and values in a program's state dict. These are merely what the program claims, and they only determine which trials are run.
+    If the claim is wrong, the program fails those trials."""
     answer = runner.ask("entries", {}, limit).message
     specs = read_specs(answer.get("specs", []))
     names = [str(name) for name in answer.get("names", [])]
@@ -76,8 +76,8 @@ def matched(entries: Sequence[StateEntry], tensors: Sequence[torch.Tensor], name
 
 
 def by_shape(entries: Sequence[StateEntry], found: dict[str, str], names: Sequence[str], specs: Sequence[Spec]) -> dict[str, str]:
-    """Extends `found`. Each entry without an equal one is matched to the next program entry of the same shape and type, with which gradients and
-    state are then compared."""
+    """Extends `found`. Each entry that has no equal is matched to the next program entry of the same shape and type; its gradients and state are then
+    compared with that entry."""
     whole = dict(found)
     for entry in entries:
         if entry.name in whole:

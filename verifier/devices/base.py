@@ -161,10 +161,10 @@ class Device(ABC):
         return None
 
     def learn_wait(self) -> None:  # noqa: B027  there is no queue to wait in
-        """Learns how long a wait usually takes. Called when no program exists and another process's context has just been active."""
+        """Measures how long a wait usually takes. Called when no program exists and another process's context has just been active."""
 
     def usual_wait_ns(self) -> int | None:
-        """Returns the median of the learnt waits, counting only waits that the device itself causes. Returns null if nothing was learnt."""
+        """Returns the median of the measured waits, counting only waits that the device itself causes. Returns null if none was measured."""
         return None
 
     def free_bytes(self) -> int | None:
@@ -227,7 +227,7 @@ class Device(ABC):
 
 
 class PartyDevice(ABC):
-    """The party's half. It is created from `Device.config()` before any stranger's source is loaded."""
+    """The party's half. It is created from `Device.config()` before any untrusted source is loaded."""
 
     torch_device: str
 

@@ -25,7 +25,7 @@ class CpuPartyDevice(PartyDevice):
         path = next((config[key] for key in ("shim", "shim_host") if config.get(key) and os.path.exists(config[key])), None)
         self._clock: Clock | None = None
         if path is None:
-            # Saved now, before any stranger's source can replace them.
+            # Saved now, before any untrusted source can replace them.
             self._read, self._write, self._now, self._begin = os.read, os.write, perf_counter_ns, 0
             return
         native = Native(path)

@@ -31,7 +31,7 @@ _CLOCK = "/opt/stitchwork/cuda-clock.so"  # its path in a sandbox
 KEPT_BYTES = 2 << 30  # cached bytes above which the judge releases memory, because parties on the same GPU need it
 SHORT = 0.3  # share of free device memory below which the judge releases its cache
 MINIMUM_FREE = 2 << 30  # bytes; a task of ordinary size does not fit in less
-# A tiny kernel waits 0.27 ms on an H200 if there is only a context switch, and 1.5 ms or more if another process has work. Waits learnt while other
+# A tiny kernel waits 0.27 ms on an H200 if there is only a context switch, and 1.5 ms or more if another process has work. Waits measured while other
 # judges are active must not hide a program that keeps the GPU busy, or another process's kernels.
 MOST_USUAL_NS = 300_000
 RESTING, RESTING_NS = 4, 400_000  # factor on a tiny kernel's usual wait, and a fifth of a time slice; longer waits include other work
@@ -105,7 +105,7 @@ class CudaDevice(Device):
 
     def take_processors(self) -> None:
         if self.wide_on:
-            with contextlib.suppress(OSError):  # a container that allows only other processors
+            with contextlib.suppress(OSError):  # a container that does not allow these processors
                 os.sched_setaffinity(0, self.wide_on)
 
     @property

@@ -26,8 +26,8 @@ from verifier.profiling.own_kernels import OwnKernels, classified, qualified
 from verifier.report import Class, Finding, Kernel, TorchCompute
 
 CUSTOM, MIXED = 0.5, 0.1
-# The minimum share of own code in the timed calls, as a fraction of its share in later calls, and the maximum probability of such a share given how
-# little was seen.
+# The minimum share of own code in the timed calls, as a fraction of its share in later calls, and the probability below which chance does not explain
+# a smaller share.
 IN_TIMED, DOUBT = 0.5, 0.01
 # The number of sampled moments in timed calls that is enough to reveal a library's work, if later calls are nearly all own code; and the number of
 # moments with own code that is enough.
@@ -272,8 +272,8 @@ def _on_gpu(judged: Judged, evidence: Evidence, source: str, built: list[Library
 
 
 def _on_cpu(judged: Judged, evidence: Evidence, source: str, built: list[Library]) -> tuple[frozenset[str], set[str]]:
-    """Classifies functions on the CPU. A function counts as the program's own if a library that the builder made exports it, or if it belongs to a
-    binding module, whose functions have Python's names."""
+    """Classifies functions on the CPU. A function counts as the program's own if a library that the builder produced exports it, or if it belongs to
+    a binding module, whose functions have Python's names."""
     exports = frozenset(name for library in built for name in library.exports)
     bindings = any(name.startswith("PyInit_") for name in exports)
     wall = evidence.wall_ms or 0.0

@@ -4,8 +4,8 @@ elements are all equal.
 A gate that starts at zero, a matrix that starts as the identity, or a mask that is all true allows a program that tests for it to skip work. Such a
 program is correct for any values, but its measured time applies only to a special case. Therefore, after the timed calls, the same process makes
 further calls in the same form, first with other weights and then with other inputs. Their outputs are compared in the same way as those of timed
-calls. If they take longer than the timed calls, the object is constructed again as it was timed. It then gets as many calls as it needs to become as
-fast, because a new object may be slow for other reasons.
+calls. If they take longer than the timed calls, the object is constructed again with the weights and inputs of the timed calls. It is then called as
+often as it needs to become equally fast, because a new object may be slow for other reasons.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ Draw = Callable[[int], tuple[Values, int]]
 
 @dataclass
 class Changed:
-    """A change; the program's calls are timed again under it. `weights` is null if only the inputs change, or if both sides are only constructed."""
+    """A change under which the program's calls are timed again. `weights` is null if only the inputs change, or if both sides are only
+    constructed."""
 
     what: str
     advice: str

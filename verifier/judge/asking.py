@@ -169,7 +169,7 @@ class Party:
         raise ChannelTimeout("no answer in time")
 
     def rest(self, anew: bool = False) -> None:
-        """Prepares the party for timing. Binds it to the processors used for timing, ends its idle compilers and, with `anew`, frees its unused
+        """Prepares the party for timing. Binds it to the processors used for timing, stops its idle compilers and, with `anew`, frees its unused
         memory. Until then, every party runs on the other processors, so many parties can start concurrently."""
         self.binding.spread(False)
         self.ask("rest", {"anew": True} if anew else {})

@@ -279,7 +279,7 @@ class Evaluation:
             load = partial(load_baseline, source=self.job.task_source, seed=trials.weight_seed, limits=self.limits)
             self.pool.ahead(("baseline", self.job.precision, self.job.mode), load)
         except PartyFailure as failure:
-            building.raise_failure()  # raises an exception if this is why the reference was ended
+            building.raise_failure()  # raises an exception if this is why the reference was terminated
             raise TaskUnusable(task_failure(failure)) from None
         except LayoutError as error:
             raise TaskUnusable(f"the task cannot be used: {error}") from None

@@ -210,7 +210,7 @@ class Gate:
     @contextlib.contextmanager
     def room(self, waits: Callable[[], None] = lambda: None) -> Iterator[float]:
         """Takes `room`, which one judge of the device holds at a time. `waits` is called if another judge holds it. Yields the seconds spent waiting.
-        Raises as `alone` does."""
+        Raises the same exceptions as `alone`."""
         if self._watcher is None:
             yield 0.0
             return

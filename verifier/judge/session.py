@@ -113,7 +113,7 @@ def reserve(party: Party, arena: str, specs: list[Spec], slots: int = 1, slot: i
 
 
 def write(party: Party, message: Message, tensors: list[torch.Tensor], specs: list[Spec]) -> None:
-    """Writes tensors into the space that `reserve` made; the caller waits for the device."""
+    """Writes tensors into the space that `reserve` has allocated; the caller waits for the device."""
     fill(party.arenas[message["arena"]].bytes, tensors, specs, message["offsets"])
 
 

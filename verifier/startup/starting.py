@@ -27,7 +27,7 @@ JUDGE_KEEPS = (
 
 
 def judge_environment() -> dict[str, str]:
-    """Returns everything that a judge receives from its client's environment: no key, no secret, nothing about the user."""
+    """Returns everything that a judge receives from its client's environment, which includes no key, no secret and no information about the user."""
     kept = {name: os.environ[name] for name in JUDGE_KEEPS if name in os.environ}
     path = os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin")
     return {

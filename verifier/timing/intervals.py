@@ -1,7 +1,7 @@
 """Computes the confidence interval of a speedup from the variation between calls of a process and the variation between processes.
 
 All processes are timed in turn, so much of what disturbs a call also disturbs calls that are close to it in time: a host that is slow for a few
-milliseconds is slow for the program and for eager. The part that a whole turn has in common is removed first, with a median polish (J. W. Tukey,
+milliseconds is slow for the program and for eager. The part that is common to a whole turn is removed first, with a median polish (J. W. Tukey,
 Exploratory Data Analysis, 1977): log time = process + turn + rest, fitted by medians. On H200s, three tasks with host-bound calls were measured
 against themselves 40 times each. With the polish, their ratios varied by 1.4 to 1.6 % instead of 2.9 to 6.5 %
 (bench/results/verifier-calibration-turns-h200.json).
@@ -54,7 +54,7 @@ DEFAULTS = {"cuda": Repeatability(least=0.001, noise=0.2, weight=4), "cpu": Repe
 
 
 def without_turns(samples: Sequence[np.ndarray]) -> np.ndarray:
-    """Returns log milliseconds of processes that ran in turn, without the part that each turn had in common.
+    """Returns log milliseconds of processes that ran in turn, without the part that is common to each turn.
 
     The result is an array (processes, blocks, calls of a block), from one array (blocks, calls of a block) per process, all of the same shape. A turn
     is one input on every process. The common parts have a median of 0 over blocks, so a process's median is still its time.

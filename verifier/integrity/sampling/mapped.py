@@ -1,7 +1,7 @@
 """Determines who owns the code at an address in a process. The judge reads the mappings from /proc.
 
-The program's own code is recognised by its bytes, not by a file name: the mapping must equal a library that the builder made. Any other code that is
-in a place where a program can write, or that is in no file at all, counts as a library's. A library's generated code also counts as the library's.
+The program's own code is recognised by its bytes, not by a file name: the mapping must equal a library that the builder produced. Any other code that
+is in a place where a program can write, or that is in no file at all, counts as a library's. A library's generated code also counts as the library's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from verifier.integrity.artefacts import Code, read_code
 
 
 class Kind(enum.IntEnum):
-    """The owner of code. UNKNOWN is code that was mapped after the list was made. NEUTRAL is known to `sampler.c` by its number."""
+    """The owner of code. UNKNOWN is code that was mapped after the mappings were read. `sampler.c` refers to NEUTRAL by its number."""
 
     UNKNOWN = 0
     OWN = 1
