@@ -156,8 +156,8 @@ class Device(ABC):
         """Waits, just before a timed call, until no other party has work running on the device."""
 
     def wait_ns(self) -> int | None:
-        """Measures how long a tiny kernel of the judge currently takes, including queueing. The time is long if another process keeps the device
-        busy. Returns null if there is no such queue."""
+        """Measures how long a tiny kernel launched by the judge currently takes, including queueing. The time is long if another process keeps the
+        device busy. Returns null if there is no such queue."""
         return None
 
     def learn_wait(self) -> None:  # noqa: B027  there is no queue to wait in

@@ -208,8 +208,8 @@ class CpuDevice(Device):
 def quick_compile() -> dict[str, str]:
     """Returns settings that spare torch.compile work in each party, whose cache folder is empty: a softmax then takes 13 s instead of 32 s. The
     generated code is the same. The settings skip the precompiled header, which pays off only for many kernels. They also skip probing each vector
-    extension of the processor with a compilation and a process; the probe tests whether the compiler knows the extension's flags and this torch has
-    its functions, which is true of all releases that PyTorch publishes."""
+    extension of the processor with a compilation and a process; the probe tests whether the compiler supports the extension's flags and whether this
+    torch has its functions, which is true of all releases that PyTorch publishes."""
     variables = {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
     try:
         done = subprocess.run(["g++", "-fsyntax-only", *_VECTOR_FLAGS, "-x", "c++", "/dev/null"], capture_output=True, timeout=30)

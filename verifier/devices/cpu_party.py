@@ -40,7 +40,7 @@ class CpuPartyDevice(PartyDevice):
         return torch.frombuffer(memory, dtype=torch.uint8)
 
     def configure(self, precision: str) -> None:
-        """Sets the policy. A CPU has no TF32 (policy `tf32` computes in fp32, with the wider bound); bf16 and fp16 are tensor types."""
+        """Sets the policy. A CPU has no TF32 (the `tf32` policy computes in fp32, with the wider bound); bf16 and fp16 are tensor types."""
         torch.set_num_threads(self.threads)
 
     def sync(self) -> None:

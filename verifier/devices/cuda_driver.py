@@ -26,7 +26,7 @@ _LAZY_PEER_ACCESS = 1
 
 
 class CudaError(RuntimeError):
-    """A driver call failed. `code` is the CUresult; `name` is the driver's name for it, such as CUDA_ERROR_OUT_OF_MEMORY."""
+    """Raised when a driver call fails. `code` is the CUresult; `name` is the driver's name for it, such as CUDA_ERROR_OUT_OF_MEMORY."""
 
     def __init__(self, call: str, code: int, name: str):
         super().__init__(f"{call}: {name} ({code})")
@@ -97,8 +97,8 @@ def library() -> ctypes.CDLL | None:
 
 @cache
 def only_gpu() -> GpuIdentity | None:
-    """Returns the GPU of a host that has exactly one. Uses NVML, which takes milliseconds; starting the driver takes hundreds. Returns null if there
-    are several GPUs, or if CUDA might see the GPU differently (MIG, `CUDA_VISIBLE_DEVICES`)."""
+    """Returns the GPU of a host that has exactly one. Uses NVML, which takes a few milliseconds, whereas starting the driver takes hundreds. Returns
+    null if there are several GPUs, or if CUDA might see the GPU differently (MIG, `CUDA_VISIBLE_DEVICES`)."""
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0") != "0":
         return None
     count, device, major, minor = ctypes.c_uint(), ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()

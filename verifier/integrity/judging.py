@@ -37,12 +37,12 @@ LEAST_TIMED, LEAST_OWN = 8, 2
 FITS, FITS_MS = {"cuda": 1.1, "cpu": 1.5}, {"cuda": 0.01, "cpu": 1.0}
 # On a GPU, the minimum share of a timed call that must be device work, the host's own time, or the exchange around the call.
 EXPLAINED, EXCHANGE_MS = 0.9, 0.25
-# The same limits if the judge cannot inspect the process. In that case, the profiler inside the process reports, and it adds its own overhead to
+# The same limits if the judge cannot inspect the process. In that case, the profiler inside the process reports instead, and adds its own overhead to
 # short calls.
 INSIDE, INSIDE_MS = 10.0, 30.0
 IDLE = 0.3  # processors
 # The launch overhead on a GPU, regardless of the kernel's work. On an H200, the smallest observed kernels took 0.8 to 1.8 us, and moving their few
-# numbers was only a small part of it. A kernel that takes no longer than this shows only that it was launched.
+# numbers took only a small part of that time. A kernel that takes no longer than this shows only that it was launched.
 LAUNCH_MS = 0.002
 UNNAMED = 0.01  # share of a call below which time without an operator is not listed
 NAMED = 6  # maximum number of operators and kernels that a sentence names
@@ -190,7 +190,7 @@ def _unseen(judged: Judged, sampled: Sampled, busy: bool) -> None:
 
 
 def at_most(found: float, looks: int, doubt: float = DOUBT) -> float:
-    """Returns the largest true share for which the probability that at most `found` of `looks` independent looks show it is at least `doubt`."""
+    """Returns the largest true share that at most `found` of `looks` independent looks would show with a probability of at least `doubt`."""
     low, high, hits = 0.0, 1.0, math.ceil(found)
     if hits >= looks:
         return 1.0
@@ -257,7 +257,7 @@ def _without_needless(judged: Judged, seen: Observed) -> None:
 def _on_gpu(judged: Judged, evidence: Evidence, source: str, built: list[Library]) -> tuple[frozenset[str], set[str]]:
     own = OwnKernels.of(source, [symbol for library in built for symbol in library.kernels])
     launched_by_library = {(kernel.name, kernel.via) for kernel in evidence.kernels if by_library(kernel.via)}
-    # If torch and the program each launched a kernel of the same name, it produces two entries.
+    # If torch and the program each launched a kernel of the same name, there are two entries for that name.
     decided: list[Kernel] = []
     for flag in (True, False):
         some = [kernel for kernel in evidence.kernels if ((kernel.name, kernel.via) in launched_by_library) is flag]
@@ -321,7 +321,7 @@ def _class(judged: Judged, kind: str, compiled: bool, unlike: str) -> None:
 
 
 def _without_launches(judged: Judged, share: float) -> float:
-    """Returns the own share of a program for which torch.compile does most of the work, excluding own kernels that take no longer than a launch. In a
+    """Returns the program's own share of the work if torch.compile does most of it, excluding own kernels that take no longer than a launch. In a
     call of a few microseconds, kernels that contribute nothing to the outputs would otherwise classify the program as `mixed` or, if there are enough
     of them, as `custom`. The rule applies if at least half of the work that takes longer than a launch is not the program's own. If no work takes
     longer, it applies to all work. It does not apply to programs that also use a library's matrix products: in those, a fused kernel of two

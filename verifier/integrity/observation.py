@@ -1,4 +1,5 @@
-"""The `integrity` stage in the timed process: the judge inspects some of its later calls and tests whether its own code is needed."""
+"""The `integrity` stage in the timed process: the judge inspects some of the process's later calls and tests whether the program's own code is
+needed."""
 
 from __future__ import annotations
 
@@ -153,8 +154,8 @@ class Observation:
             seen.unskipped = f"{', '.join(sorted(set(untried))[:6])}: neither its machine code nor its source could be changed"
 
     def _variant(self, processes: list[Party], variant: Variant) -> Subject:
-        """Imports the variant into the most recent process. It starts a fresh process instead if that process is gone or cannot import a second
-        program, because the first may have registered operators permanently. Raises `Gone`."""
+        """Imports the variant into the most recent process. Starts a fresh process instead if that process is gone or cannot import a second program,
+        because the first may have registered operators permanently. Raises `Gone`."""
         if processes and processes[-1].alive:
             with contextlib.suppress(PartyFailure):
                 return self.enlist(processes[-1], variant)

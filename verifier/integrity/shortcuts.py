@@ -91,8 +91,8 @@ class Shortcuts:
     said: str = ""  # the reason why the timed calls are a special case
 
     def look(self) -> None:
-        """Sets `wrong` or `said`. Afterwards, both sides are as constructed. Raises `Ended` if the program fails under a change that it handled in
-        its trials; otherwise, failing here would be a way to evade this check."""
+        """Sets `wrong` or `said`. Afterwards, both sides are in their constructed state. Raises `Ended` if the program fails under a change that it
+        handled in its trials; otherwise, failing here would be a way to evade this check."""
         if large(self.trials.input_bytes):
             return
         for find in (self._weights, self._inputs):

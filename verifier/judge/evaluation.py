@@ -146,7 +146,7 @@ class Evaluation:
             if self.report.without_static:
                 stage.status, stage.detail = "skipped", "switched off for a test: this report is no result"
         with self._stage("build") as stage, self._building(stage) as building:
-            # While the compiler works, the reference loads the task, draws inputs and runs it, and the runner and the baseline get ready.
+            # While the compiler works, the reference loads the task, draws inputs and runs the task, and the runner and the baseline get ready.
             if not self.pool.expects(("runner", self.job.precision, self.job.mode)):
                 skipper: list[Role] = (
                     ["runner"] if self.device.kind == "cuda" and self.job.tier == "quick" else []

@@ -25,7 +25,7 @@ from verifier.judge.turns import Turns
 
 LOOK = 0.01
 PATIENCE = 900.0  # seconds to wait for each judge that measures first, which is far longer than a measurement takes
-DRAIN = 0.02  # seconds between checks whether the device is still working for a frozen process
+DRAIN = 0.02  # seconds between checks of whether the device is still working for a frozen process
 CALM = 5  # number of consecutive checks that must find the device idle
 LONGEST_DRAIN = 30.0  # seconds; work that lasts longer continues during the measurement
 

@@ -41,7 +41,7 @@ def serve(judge: Judge) -> None:
             break
         pool.refill()
         if wanted and inbox.empty:
-            with contextlib.suppress(PartyFailure, Cancelled):  # the client may be gone; otherwise, a build makes the headers when it needs them
+            with contextlib.suppress(PartyFailure, Cancelled):  # the client may be gone; otherwise, a build creates the headers when it needs them
                 judge.headers.begin(pool)
             bytecode.begin(judge.data_dir)
             device.rest()

@@ -46,8 +46,8 @@ class Run:
     layout: list[list[int] | None] = field(default_factory=list)  # strides of each output; null means any strides
     changed_inputs: list[int] = field(default_factory=list)
     after: dict[int, torch.Tensor] = field(default_factory=dict)  # the values of those inputs after the call, by number, unless they take gigabytes
-    orders: bool = False  # with `dropping`: the call sorts or ranks numbers
-    drew: bool = False  # it drew random numbers from a seeded generator
+    orders: bool = False  # with `dropping`: whether the call sorts or ranks numbers
+    drew: bool = False  # whether it drew random numbers from a seeded generator
 
 
 @dataclass
