@@ -20,12 +20,12 @@ HELD_CALLS = 16
 MOST_HELD = 40  # number of calls whose outputs a party keeps; the judge holds more of them in timed calls than in trials
 HELD_BYTES = 1 << 30
 ITSELF, EARLIER = "itself", "earlier"
-_MAP_BYTES = 1 << 28  # bytes of a map of the memory in which two tensors are interleaved; for larger tensors, only extents are compared
+_MAP_BYTES = 1 << 28  # maximum size of a map of the memory in which two tensors are interleaved; for larger tensors, only extents are compared
 
 
 @dataclass
 class HeldOutputs:
-    """Outputs of one object's most recent calls, as many as fit."""
+    """Outputs of one object's most recent calls, as many as fit in memory."""
 
     calls: deque[tuple[int, list[torch.Tensor], list[torch.Tensor]]] = field(default_factory=deque)  # number, handed-over outputs, returned outputs
     count: int = 0
@@ -83,7 +83,7 @@ def footprints(state: dict[str, torch.Tensor]) -> dict[str, Footprint]:
 
 
 def owners_of(outputs: list[Footprint], inputs: list[Footprint], state: dict[str, Footprint], before: Sequence[Footprint] = ()) -> list[str]:
-    """Returns the same as `owners`, for tensors of which only the footprints remain. `before` holds outputs of earlier calls."""
+    """Returns the same as `owners`, for tensors that no longer exist except as footprints. `before` holds outputs of earlier calls."""
     found = []
     for index, one in enumerate(outputs):
         words = [f"input {at}" for at, other in enumerate(inputs) if _meet(one, other)]

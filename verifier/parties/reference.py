@@ -118,7 +118,7 @@ class Reference(Role):
         return {"type": "ok", "specs": [Spec.of(value).model_dump(exclude_none=True) for value in self.held["state"]]}
 
     def do_compile(self, frame: Frame) -> dict[str, Any]:
-        """Compiles a baseline other than eager. Its first timed call pays for the compilation, which is never part of a score."""
+        """Compiles a baseline other than eager. The compilation takes place in its first timed call and is never part of a score."""
         if frame.text("baseline") == "cuda-graph":
             from verifier.devices.cuda_graph import Graphed
 
@@ -132,7 +132,7 @@ class Reference(Role):
             with contextlib.suppress(ImportError, AttributeError):  # the baseline is then frozen while another judge measures
                 Compiling(self.permit, self.device.sync)
         with self.permit.away() if self.permit is not None else contextlib.nullcontext(), contextlib.suppress(ImportError):
-            importlib.import_module("torch._inductor.compile_fx")  # takes seconds, which the first call would otherwise pay for
+            importlib.import_module("torch._inductor.compile_fx")  # takes seconds, which would otherwise be part of the first call
         self.replays = mode is not None and self.device.torch_device != "cpu"
         compiled = torch.compile(self.model, mode=mode)
         self.model = Owning(compiled, self.model) if self.replays else compiled

@@ -1,7 +1,7 @@
 """Reads the tensors that a program holds without running any of the program's code.
 
-A state dict is created by methods and hooks that a program may define. There, a program could compute its state only when it is read, which would
-take no time in the timed calls.
+A state dict is created by methods and hooks that a program may define. In them, a program could delay the computation of its state until the state is
+read, which would take no time in the timed calls.
 """
 
 # sandboxed: reads the tables of the models that programs define

@@ -37,8 +37,8 @@ class TaskFacts(BaseModel):
     bytes_min: int | None = None  # inputs and weights read once, outputs written once
     flops: int | None = None  # operations of matrix products and convolutions
     arithmetic: int | None = None  # elements that pointwise operators and reductions read or write
-    special: int = 0  # elements of transcendental functions among these
-    special_small: int = 0  # elements of transcendental functions on tensors much smaller than the largest
+    special: int = 0  # number of these elements that transcendental functions process
+    special_small: int = 0  # number of elements that transcendental functions process in tensors much smaller than the largest
     largest: int = 0  # elements of the largest tensor
     operators: int = 0  # operators that compute something
     reductions: bool = False  # true if the operators include reductions over rows
