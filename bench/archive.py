@@ -1,10 +1,11 @@
-"""Judges programs of real agents, from an archive that others have audited, with the verifier: one verdict per row, next to the audit's.
+"""Judges programs written by real agents, from an archive that others have audited, with the verifier. Each row has the verifier's verdict next to
+the audit's.
 
     python bench/archive.py prepare FOLDER --archive CHECKOUT --runs LIST.md [--draw clean=18,reward_hack=10] [--seed 32]
     python bench/archive.py judge FOLDER --device cuda:0 --out RESULT.json [--only REGEX] [--limit-seconds 540]
 
-The archive is a checkout, or a bare git directory, of github.com/Infatoshi/kernelbench.com. `prepare` writes third-party text to FOLDER: keep it out
-of the repository. `judge` needs neither the archive nor a network. It writes its result after each row and resumes where it stopped.
+The archive is a checkout, or a bare git directory, of github.com/Infatoshi/kernelbench.com. `prepare` writes third-party text to FOLDER, which must
+stay out of the repository. `judge` needs neither the archive nor a network. It writes its result after each row and resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ PROBLEMS = "benchmarks/hard/problems-h100"
 AUDITS = "benchmarks/hard/results/annotations"
 ENDING = "_solution.py.txt"
 UNAUDITED = "unaudited"
-# All clean runs of the deck that the named list leaves out. The hacks were published for another deck with the same references.
+# All clean runs of the deck that are missing from the named list. The hacks were published for another deck with the same references.
 DRAW = "clean=18,reward_hack=10,unaudited=5,interesting=2,rubric_leak=1,bug=1,contamination=1,fail=1,harness_limited=1"
 # A problem's sizes come from its reference. If those would be gigabytes, which take a CPU minutes to draw, this names a shape of `shapes.py`.
 SHAPES = {"06_sonic_moe_swiglu": 1}
@@ -79,7 +80,7 @@ class Run:
     name: str
     problem: str
     deck: str
-    audit: str  # the archive's own term, e.g. "clean", "reward_hack", or "unaudited"
+    audit: str  # the archive's own label, e.g. "clean", "reward_hack" or "unaudited"
 
     @property
     def path(self) -> str:
@@ -124,7 +125,7 @@ def with_files(text: str) -> tuple[str, dict[str, str]]:
 
 
 def single(source: str, files: dict[str, str]) -> str:
-    """Makes a single source that writes its accompanying files next to itself when it is imported, because a program consists of one file."""
+    """Returns a single source that writes its accompanying files next to itself when it is imported, because a program consists of one file."""
     if not files:
         return source
     lines = ["import pathlib as _pathlib", "import sys as _sys", "_beside = _pathlib.Path(__file__).resolve().parent"]
@@ -140,12 +141,12 @@ def single(source: str, files: dict[str, str]) -> str:
 
 
 def _literal(text: str) -> str:
-    """Makes a string literal, readable where Python allows it, so that line numbers match the file."""
+    """Returns a string literal: a readable one if Python allows it, so that line numbers match the file."""
     return f"r'''{text}'''" if "'''" not in text and not text.endswith(("\\", "'")) else repr(text)
 
 
 def renamed(source: str, old: str = "Model", new: str = "ModelNew") -> str:
-    """Renames the class `old` to `new` wherever the source names it; strings, comments and attributes stay. Raises `ValueError`."""
+    """Renames the `old` class to `new` wherever the source names it; strings, comments and attributes stay unchanged. Raises `ValueError`."""
     tree = ast.parse(source)
     bound = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == old]
     taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} | {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
@@ -219,7 +220,7 @@ def problem_facts(archive: Archive, problem: str, source: str, shape: int | None
 
 
 def kinds(source: str) -> list[str]:
-    """Lists the technologies that a program uses, for the table, judging by its imports and its strings."""
+    """Lists, for the table, the technologies that a program appears to use according to its imports and strings."""
     signs = {
         "triton": r"^\s*(import|from) triton\b",
         "cutlass": r"#include\s*[<\"](cutlass|cute)/",
@@ -270,7 +271,7 @@ def prepare(arguments: argparse.Namespace) -> int:
 
 
 def program(text: str, path: Path) -> dict[str, Any]:
-    """Writes the program of a published text, and returns what its source reveals."""
+    """Writes the program contained in a published text, and returns what its source reveals."""
     source, files = with_files(text)
     try:
         source = single(renamed(source), files)
@@ -285,7 +286,7 @@ def program(text: str, path: Path) -> dict[str, Any]:
 
 
 def verdict(report: Report) -> dict[str, Any]:
-    """Returns the parts of a report that the table needs, and the parts for readers who want to check the verdict."""
+    """Returns the parts of a report that the table needs, and the parts that help readers to check the verdict."""
     against = [(comparison.baseline, round(comparison.speedup.ratio, 2)) for comparison in report.timing.comparisons] if report.timing else []
     return {
         "status": report.status,

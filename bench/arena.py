@@ -75,7 +75,7 @@ def races(arguments: argparse.Namespace) -> int:
 
 
 def write(folder: Path, stem: str, contents: list[dict], texts: list[str]) -> None:
-    """Writes the results. For a synthetic table, `stem` says so, whatever name was requested."""
+    """Writes the results. If the table is synthetic, `stem` says so, whatever name was requested."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{stem}.json").write_text(json.dumps({"races": contents}, indent=1) + "\n")
     (folder / f"{stem}.md").write_text("\n\n".join(texts))

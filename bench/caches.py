@@ -2,9 +2,9 @@
 
     python bench/caches.py TASK.py PROGRAM.py --kernel rnn_tanh_kernel --out RESULT.json
 
-A timed call of the verifier starts with a flushed L2 cache; the calls that it observes in the stage `integrity` find the cache as the previous call
-left it. A kernel for which this makes a difference is classified as `two-faced`. The program runs in this process, without the sandbox: use trusted
-programs only.
+A timed call of the verifier starts with a flushed L2 cache; the calls that it observes in the `integrity` stage start with the cache as the previous
+call left it. A kernel for which this makes a difference is classified as `two-faced`. The program runs in this process, without the sandbox: use
+trusted programs only.
 """
 
 # sandboxed: runs programs; run it where they may run
@@ -35,7 +35,7 @@ def load(path: Path, name: str) -> ModuleType:
 
 
 def states(device: torch.device) -> dict[str, Callable[[], Any]]:
-    tiny, large = torch.zeros(1, device=device), torch.zeros(64 << 20, device=device)  # 256 MiB: several times any L2
+    tiny, large = torch.zeros(1, device=device), torch.zeros(64 << 20, device=device)  # 256 MiB: several times the size of any L2
 
     def work(count: int) -> None:
         for _ in range(count):

@@ -9,12 +9,12 @@
   intervals are entirely below 1 (at least 95).
 - `repeat`: three models as their own candidates, ten times each: the coefficient of variation of the speedup.
 
-The stage `timing` of tier `full` is run exactly as the judge runs it: three (or six) fresh processes per side for every repetition, every output
-checked, new inputs for every block, and this host's calibration. Baselines other than eager are left out. Several processes may share a GPU: one
-measures while the others are paused. `--host` is a folder that they share; it holds the host's calibration, which the first of them creates. `--known
-FILE` names rows of earlier sessions, which are not measured again. `--summary FILE...` prints the table of all rows in these files; with `--join` it
-writes them to one file. `--estimate-again OUT` recomputes, writes and prints the intervals that the current `timing/intervals.py` derives from the
-samples, with the default repeatability of a GPU, for rows whose intervals come from an earlier version.
+The `timing` stage of the `full` tier runs exactly as in the judge: every repetition uses three (or six) fresh processes per side, every output is
+checked, every block gets new inputs, and this host's calibration is used. Baselines other than eager are omitted. Several processes may share a GPU:
+one measures while the others are paused. `--host` is a folder that they share; it holds the host's calibration, which the first of them creates.
+`--known FILE` names rows of earlier sessions, which are not measured again. `--summary FILE...` prints the table of all rows in these files; with
+`--join`, it writes them to one file. `--estimate-again OUT` recomputes, writes and prints the intervals that the current `timing/intervals.py`
+derives from the samples, with the default repeatability of a GPU, for rows whose intervals come from an earlier version.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Bench:
             self.result = json.loads(self.out.read_text())
         self.known = json.loads(arguments.known.read_text())["rows"] if arguments.known and arguments.known.exists() else []
         self.deadline = time.monotonic() + arguments.limit_seconds
-        self.longest = 0.0  # longest row of this session in seconds; another row starts only if at least that much time is left
+        self.longest = 0.0  # seconds taken by the longest row of this session; another row starts only if at least that much time is left
         self._slow_cycles: dict[str, int] = {}
 
     def run(self) -> None:
@@ -158,7 +158,8 @@ class Bench:
         return [*self.known, *self.result["rows"]]
 
     def _plan(self, index: int, count: int, done: set[tuple[str, str, int]]) -> list[tuple[str, str, list[int]]]:
-        """Plans every task on every shard, so that differences between GPUs show in the result: repetitions are distributed, not tasks."""
+        """Plans every task on every shard, so that differences between GPUs show in the result. The repetitions are distributed among shards, not the
+        tasks."""
         parts = self.arguments.parts.split(",")
         plan = []
         for part, names, times in (("same", TASKS, 0), ("slower", SLOWER, SLOWER_TIMES), ("repeat", REPEATED, REPEAT_TIMES * len(REPEATED))):

@@ -1,7 +1,7 @@
 """Verifies a folder of programs with known verdicts: `python bench/cases.py FOLDER --device cuda:0 --out FILE.json`.
 
-FOLDER holds `cheats/` and `honest/`, each with `tasks/` (and `tasks-gpu/`), and `cheats.md`, whose table names the task of each program. A program's
-header states the expected verdict. The result is written after every program, so an interrupted run resumes where it stopped.
+FOLDER contains `cheats/` and `honest/`, each with `tasks/` (and `tasks-gpu/`), and `cheats.md`, whose table names the task of each program. A
+program's header states the expected verdict. The result is written after every program, so an interrupted run resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SAID = re.compile(r"^# expected: (.+)$", re.MULTILINE)
 
 
 def programs(folder: Path, device: str) -> list[tuple[Path, Path]]:
-    """Returns the task and program of every case for this kind of device: c... and h... on a CPU, g... on a GPU."""
+    """Returns the task and program of every case for this kind of device. The names begin with c or h on a CPU, and with g on a GPU."""
     found = []
     for name, task in _ROW.findall((folder / "cheats.md").read_text()):
         kind = "honest" if name.startswith("h") else "cheats"

@@ -1,8 +1,8 @@
 """Compares the verifier's clock with plain loops: `python bench/clock_beside_loops.py FOLDER --device cuda:0 --out FILE.json`.
 
-FOLDER holds pairs NAME.task.py and NAME.program.py. In one run on one device, each pair is timed by plain loops in fresh processes (synchronised
-after each call; the same with the L2 flushed before each call; back to back) and verified once in tier quick. Times are in microseconds; `off` is the
-verifier's time divided by the cold loop's, minus one.
+FOLDER contains pairs of files, NAME.task.py and NAME.program.py. In one run on one device, each pair is timed by plain loops in fresh processes
+(synchronised after each call; the same, but with the L2 flushed before each call; back to back) and verified once in the quick tier. Times are in
+microseconds; `off` is the verifier's time divided by the cold loop's, minus one.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python bench/corpus.py --device cpu|cuda:0 [--kind cheats|honest|all] [--only REGEX] [--forms all|short|"as is"] [--shard 0/4] [--needs-gpu]
                            [--limit-seconds S] [--resume] --out FILE.json
 
-Cheats with a runtime or design defence are tried as they are, with the static stage off, and with it off under other names (`--static-off` skips the
-first form). The result is written after each file, so an interrupted run keeps its results; `--resume` continues where it stopped. The exit status is
-1 if a verdict differs from the one that the file's header requires.
+Cheats against which there is a runtime or design defence are tried in three forms: unchanged, with the static stage off, and with the static stage
+off and with other names (`--static-off` skips the first form). The result is written after each file, so an interrupted run keeps its results;
+`--resume` continues where it stopped. The exit status is 1 if a verdict differs from the one that the file's header requires.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def main() -> int:
     entries = [entry for entry in read_corpus(arguments.kind) if entry.runs_on(arguments.device) and re.search(arguments.only, entry.name)]
     entries = [entry for entry in entries if entry.device == "cuda" or not arguments.needs_gpu]
     size = -(-len(entries) // shards)
-    entries = entries[shard * size : (shard + 1) * size]  # neighbours share a task
+    entries = entries[shard * size : (shard + 1) * size]  # adjacent entries share a task
     wanted = []
     for entry in entries:
         forms = entry.short_forms if arguments.forms == "short" else ("as is",) if arguments.forms == "as is" else entry.forms
         wanted += [(entry, form) for form in forms if form != "as is" or not arguments.static_off]
-    # Alternating between verifiers would keep two sets of processes in memory, so all files of one form come first, and only that verifier's
-    # processes are active.
+    # Alternating between verifiers would keep two sets of processes in memory. Therefore, all files of one form come first, and only one verifier's
+    # processes are active at a time.
     wanted.sort(key=lambda pair: pair[1] != "as is")
 
     rows: list[dict] = []

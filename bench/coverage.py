@@ -1,4 +1,4 @@
-"""Surveys how much of KernelBench the built-in compiler captures, plans, turns into CUDA and compiles, and what is left to PyTorch and why.
+"""Surveys how much of KernelBench the built-in compiler captures, plans, turns into CUDA and compiles, and what it leaves to PyTorch and why.
 
 python bench/coverage.py CHECKOUT [--level 1] [--only NAME] [--precision bf16] [--jobs 2] [--compile] [--resume]
 
@@ -37,7 +37,7 @@ from verifier.graph import Capture  # noqa: E402
 from verifier.parties.capturing.capture import capture  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "compiler-coverage.json"
-LIMIT = 300  # seconds per task
+LIMIT = 300  # time limit per task in seconds
 REAL = 3 << 30  # size in bytes up to which a task that needs values gets real tensors
 
 
@@ -63,7 +63,7 @@ def narrow(model: torch.nn.Module, dtype: torch.dtype) -> None:
 
 
 def survey(path: Path, folder: Path, precision: str) -> dict[str, Any]:
-    """Captures and plans one task, and writes its generated program to `folder`. `left`: (title, reason, floor in ms) of the groups that PyTorch
+    """Captures and plans one task, and writes its generated program to `folder`. `left` holds (title, reason, floor in ms) of the groups that PyTorch
     computes."""
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
     source, found = path.read_text(), {}
@@ -144,7 +144,7 @@ def one(path: Path, folder: Path, build: bool, precision: str) -> dict[str, Any]
 
 
 def compiled(program: Path) -> tuple[bool | str, list[dict[str, Any]]]:
-    """Returns True or nvcc's message, and each kernel's registers and spills."""
+    """Returns True (or nvcc's message), and each kernel's registers and spills."""
     text = program.read_text()
     parts = text.split('SOURCE = r"""')
     if len(parts) == 1:

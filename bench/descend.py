@@ -8,8 +8,8 @@ Reports the fraction of the best speed that descent reaches, and the fraction of
 
 There are two questions for each kernel. *workflow*: `descend` as a user runs it, from the task, over structures and numbers, with a budget of at most
 a third of the programs that exhaustive search measures. *numbers*: only the descent, over the numbers of the best structure, starting from the
-compiler's own numbers. Every table look-up has the noise of a verification in tier quick; the reported time is the table's own value for the chosen
-program.
+compiler's own numbers. Every table look-up has the noise of a verification in the quick tier; the reported time is the table's own value for the
+chosen program.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ Grid = tuple[list[Knob], dict[tuple[int, ...], tuple[int, float]], int]
 
 
 def number_grid(landscape: Landscape) -> Grid | None:
-    """Returns the number grid of the best structure: knobs, (program, speed; 0: not correct) of each combination, and the number of different
-    programs. Returns None for fewer than 9."""
+    """Returns the number grid of the best structure: its knobs, the program and speed of each combination (speed 0 means not correct), and the number
+    of different programs. Returns None if there are fewer than 9 programs."""
     best = landscape.point(landscape.best)
     numeric = [(number, axis) for number, axis in enumerate(landscape.axes) if axis.numeric]
     knobs = [Knob(axis.label, axis.values, axis.values[axis.default]) for _, axis in numeric]

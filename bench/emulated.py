@@ -2,11 +2,11 @@
 
     python bench/emulated.py CHECKOUT [--level 2] [--only NAME] [--precision bf16] [--jobs 2] [--seconds 300] [--out RESULT.json]
 
-Sizes are the constants that a task defines, each reduced according to its name (`batch_size`, `height`, `in_channels`, ...), if the model still runs
-then; those of level 3 are listed individually (`LISTED`). Products, convolutions and lone operators are planned as if they were large. Prints one
-line per task: `ok` (with the error, if it exceeds the tolerance of the compiler's unit tests but is within the verifier's bound), `WRONG` with the
-distances from fp64, `ERROR`, `small` if no group is left to a compiler kernel, or `-` with the reason if a task cannot be scaled down this way. The
-exit status is 1 if a program is wrong or does not run. Tasks that draw random numbers in forward (dropout) are inherently `WRONG`.
+Sizes are the constants that a task defines. Each is reduced according to its name (`batch_size`, `height`, `in_channels`, ...), provided that the
+model still runs; those of level 3 are listed individually (`LISTED`). Products, convolutions and lone operators are planned as if they were large.
+Prints one line per task: `ok` (with the error, if it exceeds the tolerance of the compiler's unit tests but is within the verifier's bound), `WRONG`
+with the distances from fp64, `ERROR`, `small` if no group is left to a compiler kernel, or `-` with the reason if a task cannot be scaled down this
+way. The exit status is 1 if a program is wrong or does not run. Tasks that draw random numbers in forward (dropout) are inherently `WRONG`.
 """
 
 # sandboxed: imports tasks; run it where KernelBench itself may run
@@ -28,7 +28,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-MOST_ELEMENTS = 1e7  # per task, over all inputs
+MOST_ELEMENTS = 1e7  # maximum per task, over all inputs
 MOST_SIDE, MOST_FEATURES, MOST_OTHER, MOST_OF_SHAPES = 20, 64, 96, 70
 SIDES = re.compile(r"height|width|depth|^[hwdl]$|size|dim[123]?$")
 FEATURES = re.compile(r"chan|feat|hidden|embed|model|input_size|output_size|dim|in_|out_")
@@ -36,15 +36,15 @@ NO_SIDE = re.compile(r"hidden|feature|channel|embed|kernel|input_size|output_siz
 ASSIGNED = re.compile(r"^(\s*[A-Za-z_][\w ,=]*?)=\s*(\d[\d, *]*)(\s*#.*|\s*)$")
 
 
-# Sizes by level and number, for tasks in which the usual ones do not work: layer norms over a width that must equal a channel count, and many
-# dimensions.
+# Sizes by level and number, for tasks in which the usual sizes do not work: those with layer norms over a width that must equal a channel count, and
+# those with many dimensions.
 SIZES = {
     "level2/3": (40, 20),
     "level2/34": (40, 20),
     **dict.fromkeys(("level1/68", "level2/26", "level2/61", "level2/77", "level2/78", "level2/100"), (16, 8)),
 }
 
-# Level 3 defines few of its sizes as constants. For each task this lists its small constants, the image sides in its inputs, and words of its
+# Level 3 defines few of its sizes as constants. For each task, this lists its small constants, the image sides in its inputs, and words from its
 # classes.
 IMAGE = re.compile(r"\b(224|240|512)\b")
 BRIEF = {"batch_size": 2}

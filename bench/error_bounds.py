@@ -2,10 +2,10 @@
 
     python bench/error_bounds.py [--json FILE]
 
-Every program is judged as the verifier judges it, over the task's own inputs and redrawn ones: by the error of eager, and by that of plain arithmetic
-if it exceeds the former. The margin of a row is error / bound, taken as the maximum over the distributions; a margin of at most 1 passes. Reduced
-precision is emulated bit by bit: TF32 operands by rounding to 11 bits, tensor-core accumulation by truncation to 24 bits after every 8 products
-(`cat3`: three TF32 products).
+Every program is judged as the verifier judges it, over the task's own inputs and redrawn ones: against the error of eager or that of plain
+arithmetic, whichever is larger. The margin of a row is error / bound, taken as the maximum over the distributions; a margin of at most 1 passes.
+Reduced precision is emulated bit by bit: TF32 operands by rounding to 11 bits, tensor-core accumulation by truncation to 24 bits after every 8
+products (`cat3`: three TF32 products).
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def kahan_sum(x: torch.Tensor) -> torch.Tensor:
 
 
 def warp_sum(x: torch.Tensor) -> torch.Tensor:
-    """Sums in 32 lanes, each sequentially, then in a tree."""
+    """Sums sequentially in each of 32 lanes, then combines the lanes in a tree."""
     return pairwise_sum(sequential_sum(x.unflatten(-1, (-1, 32)).transpose(-1, -2)))
 
 
@@ -143,19 +143,19 @@ def fp16(f: Function) -> Function:
 
 
 def fast_rsqrt(x: torch.Tensor) -> torch.Tensor:
-    """Uses the integer trick with one Newton step, with a relative error of 1.8e-3."""
+    """Computes 1/sqrt(x) by the integer trick with one Newton step; its relative error is 1.8e-3."""
     y = (0x5F3759DF - (x.contiguous().view(torch.int32) >> 1)).view(torch.float32)
     return y * (1.5 - 0.5 * x * y * y)
 
 
 def fast_rsqrt2(x: torch.Tensor) -> torch.Tensor:
-    """Uses two Newton steps, with a relative error of 4.7e-6."""
+    """Computes 1/sqrt(x) by the integer trick with two Newton steps; its relative error is 4.7e-6."""
     y = fast_rsqrt(x)
     return y * (1.5 - 0.5 * x * y * y)
 
 
 def fast_exp(x: torch.Tensor) -> torch.Tensor:
-    """Computes 2^x with a cubic in the fraction, with a relative error of 1e-4."""
+    """Computes exp(x) with a cubic polynomial in the fraction of its base-2 exponent; its relative error is 1e-4."""
     t = (x * 1.4426950408889634).clamp(-126, 126)
     whole = t.floor()
     f = t - whole
@@ -163,7 +163,7 @@ def fast_exp(x: torch.Tensor) -> torch.Tensor:
 
 
 def ex2_approx(x: torch.Tensor) -> torch.Tensor:
-    """Computes like `__expf`: the argument is scaled in fp32, and the result is accurate to 2 ulp."""
+    """Computes exp(x) as `__expf` does: the argument is scaled in fp32, and the result is accurate to 2 ulp."""
     return torch.exp2((x * 1.4426950408889634).float())
 
 

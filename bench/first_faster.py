@@ -3,9 +3,10 @@
     python bench/first_faster.py CHECKOUT --device cuda:0 --out RESULT.json [--sets level1,level2,level3] [--seed 0] [--limit-seconds 540] [--resume]
 
 A verifier is kept warm, as on a serving host, but every task is new to it. A run of `agents solve`, with the compiler and without experience, is
-followed until a verdict says that its program is faster, and is then cancelled. Tasks are drawn from the rows of `--rows` without a flag, in an order
-that does not depend on the number drawn, so `--resume` enlarges the sample. For each task, RESULT has the seconds to its first verdict and to the
-first faster one (null if the run or its time ended without one). It also has their medians, in which a null counts as longer than all others.
+followed until a verdict says that its program is faster, and is then cancelled. Tasks are drawn from those rows of `--rows` that have no flag, in an
+order that does not depend on how many are drawn, so `--resume` enlarges the sample. For each task, RESULT contains the seconds to the first verdict
+and to the first verdict of "faster" (null if the run or its time ended without one). It also contains their medians, in which a null counts as longer
+than all other values.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ Row = dict[str, Any]
 
 
 def drawn(checkout: Path, sets: Sequence[str], rows: dict[str, Row], seed: int) -> list[Item]:
-    """Returns the tasks of the sets, without those that the sweep flagged, ordered by digest."""
+    """Returns the tasks of the sets, except for those that the sweep flagged, ordered by digest."""
     found = [item for item in items(sets, checkout) if not rows.get(item.key, {}).get("flags")]
     return sorted(found, key=lambda item: hashlib.sha256(f"{seed}/{item.key}".encode()).digest())
 
@@ -87,7 +88,7 @@ async def measured(item: Item, verifier: Verifier, task_seconds: float) -> Row:
 
 
 def summary(rows: dict[str, Row], sets: Sequence[str]) -> dict[str, Any]:
-    """Returns medians over all tasks and per set, with a 95 % bootstrap interval over the drawn tasks."""
+    """Returns medians over all tasks and for each set, with 95 % bootstrap intervals over the drawn tasks."""
     of_set = {name: [row for key, row in rows.items() if in_set(name, key)] for name in sets}
     return {name: middle(some) for name, some in {"all": list(rows.values()), **of_set}.items() if some}
 

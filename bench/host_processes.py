@@ -21,9 +21,9 @@ from verifier.devices.cuda_driver import Nvml, driver, facts
 ROOT = Path(__file__).resolve().parent.parent
 PR_SET_CHILD_SUBREAPER = 36
 STOP_SECONDS = 60.0
-GONE_SECONDS = 5.0  # seconds until the last process has left the process table
+GONE_SECONDS = 5.0  # maximum seconds until the last process has left the process table
 LOG_CHARACTERS = 3000  # number of characters shown from each log after a failure
-FORGOTTEN = ("DATABASE_URL", "DJANGO_SETTINGS_MODULE", "CSRF_TRUSTED_ORIGINS", "HTTPS", "BASE_URL", "HOST_INTERFACE")  # from the caller
+FORGOTTEN = ("DATABASE_URL", "DJANGO_SETTINGS_MODULE", "CSRF_TRUSTED_ORIGINS", "HTTPS", "BASE_URL", "HOST_INTERFACE")  # of the caller; removed
 
 
 class Host:
@@ -101,7 +101,7 @@ class Host:
         return found
 
     def stop(self) -> list[str]:
-        """Ends everything as Ctrl-C does. Returns the processes that were left over, after ending those too."""
+        """Stops everything as Ctrl-C does. Returns the processes that were left over, after killing those too."""
         if self.process is None:
             return []
         with suppress(ProcessLookupError):

@@ -1,11 +1,11 @@
-"""Solves named KernelBench level 1 tasks in Triton with the built-in compiler, without a language model, and verifies them in tier full.
+"""Solves named KernelBench level 1 tasks in Triton with the built-in compiler, without a language model, and verifies them in the full tier.
 
     python -m bench.in_triton run CHECKOUT --device cuda:0 --shard 0/1 --keep KEPT [--limit-seconds 520] [--only NAME]
     python -m bench.in_triton report KEPT        (also writes bench/results/triton-<device>.json, .md)
 
 `run` is a session of bench.sweep over the tasks of bench/triton_tasks.txt with `--language triton`: it continues from the results in KEPT, and
-reaching a limit loses nothing. A shard stores its rows in its own folder under KEPT; `report` reads all of them. Further options are passed to
-`python -m agents solve`.
+nothing is lost if a limit is reached. A shard stores its rows in a separate folder under KEPT; `report` reads all of them. Further options are passed
+to `python -m agents solve`.
 """
 
 from __future__ import annotations

@@ -4,12 +4,12 @@
 
 One process (acting as the judge) allocates blocks, fills each with a unique mark, and exports all but the last. The first handle goes to an attacker;
 the second goes to a victim, which keeps it open. The attacker modifies its handle in two ways: it sets each of the 64 bytes to each of the 255 other
-values, and it changes the bytes in which the other handles differ from its own, as far as it could know them. Any memory that opens is read. It holds
-the attacker's own mark, another block's mark or no mark, or the read faults. A fault ends a CUDA context, so another attacker takes over after it.
-Everything runs outside the sandbox, as the same user, so an attack that fails here also fails inside it. With `--shared` all blocks but the
-attacker's own are shared by descriptor instead (`verifier/devices/cuda_shared.py`) and never exported. Results are raw: how often each byte could be
-changed, and what opened then (content marked "unknown" has to be inspected). The exit status is 1 if another block's memory was read, and 2 if
-nothing could be tried.
+values, and it changes the bytes in which the other handles differ from its own, as far as it could know them. Any memory that opens is read. It
+contains the attacker's own mark, another block's mark or no mark, or the read faults. A fault destroys the CUDA context, so another attacker then
+takes over. Everything runs outside the sandbox, as the same user, so an attack that fails here also fails inside it. With `--shared`, all blocks
+except the attacker's own are shared by descriptor instead (`verifier/devices/cuda_shared.py`) and never exported. Results are raw: they state how
+often each byte could be changed, and what then opened (content marked "unknown" has to be inspected). The exit status is 1 if another block's memory
+was read, and 2 if nothing could be tried.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from verifier.devices import cuda_driver, cuda_shared  # noqa: E402
 BLOCKS, BLOCK_BYTES = 6, 4 << 20
 MARK = 16  # bytes
 START_SECONDS, GUESS_SECONDS = 30.0, 5.0  # time limits in seconds: until an attacker has a context, and until it has made a guess
-Guess = tuple[str, bytes]  # the kind of change, for counting, and the handle
+Guess = tuple[str, bytes]  # the kind of change (for counting) and the handle
 
 
 def write(pointer: int, data: bytes) -> None:
@@ -56,7 +56,7 @@ def extent(pointer: int) -> tuple[int, int]:
 
 
 def holder(device: int, handle: bytes, pipe: Connection) -> None:
-    """Acts as the victim: keeps its block open until it receives a request to end."""
+    """Acts as the victim: keeps its block open until it is asked to exit."""
     cuda_driver.use_primary_context(device)
     pointer = cuda_driver.import_memory(handle)
     pipe.send(read(pointer, MARK))
@@ -64,7 +64,7 @@ def holder(device: int, handle: bytes, pipe: Connection) -> None:
 
 
 def attacker(device: int, guesses: list[Guess], pipe: Connection) -> None:
-    """Sends the result of each guess. The process ends with its context after a fault."""
+    """Sends the result of each guess. After a fault, the process ends together with its context."""
     cuda_driver.use_primary_context(device)
     pipe.send((-1, "", "ready", ""))
     for number, (what, handle) in enumerate(guesses):
@@ -89,7 +89,7 @@ def guesses_for(handles: list[bytes]) -> list[Guess]:
     found = [("unchanged", own)]
     for other in handles[1:]:
         differing = [at for at in range(len(own)) if own[at] != other[at]]
-        for at in differing:  # all but one of the bytes that the attacker would need to know
+        for at in differing:  # all bytes but one that the attacker would need to know
             guess = bytearray(other)
             guess[at] = own[at]
             found.append((f"another's but for byte {at}", bytes(guess)))
@@ -147,7 +147,7 @@ def main() -> int:
             try:
                 number, what, outcome, detail = pipe.recv()
             except EOFError:
-                if ready and done < len(left):  # the guess ended the process
+                if ready and done < len(left):  # the guess killed the process
                     counts[f"{left[done][0]}: ended the process"] += 1
                     done += 1
                 break
@@ -162,7 +162,7 @@ def main() -> int:
             elif outcome == "fault":
                 counts[f"{what}: fault"] += 1
                 faults.append({"what": what, "error": detail})
-                break  # the attacker has lost its context and ended
+                break  # the attacker has lost its context and exited
             elif outcome == "refused":
                 counts[f"{what}: refused"] += 1
         else:

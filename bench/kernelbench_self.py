@@ -3,8 +3,9 @@
     python bench/kernelbench_self.py CHECKOUT --device cuda:0 --shard 1/4 --workers 3 --limit-seconds 480 --out PART.json [--resume]
     python bench/kernelbench_self.py --merge PART.json ... --out bench/results/verifier-kernelbench-self.json
 
-Several verifiers share the GPU (timings are taken one at a time); `kernelbench-sizes.json` decides which tasks may run concurrently. The results of
-interest are verdict, class and flags. The speedup is not meaningful because the timing budget is small. The result is written after every task.
+Several verifiers share the GPU (only one of them measures at a time); `kernelbench-sizes.json` determines which tasks may run concurrently. The
+results of interest are verdict, class and flags. The speedup is not meaningful because the timing budget is small. The result is written after every
+task.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from torch.utils._pytree import tree_leaves
 
 
 class Held(TorchDispatchMode):
-    """Measures `most`: the peak bytes of tensors created while it is active; tensors in `known` do not count."""
+    """Measures the peak bytes (`most`) of the tensors that are created while it is active; tensors in `known` do not count."""
 
     def __init__(self, known: Any):
         super().__init__()
@@ -56,7 +56,7 @@ def nbytes(value: Any) -> int:
 
 
 def measure(path: Path, device: str = "meta") -> dict[str, int]:
-    """Measures a task. Propagates any exception of the task. A few tasks read tensor values, which do not exist here."""
+    """Measures a task. Propagates any exception that the task raises. A few tasks read tensor values, which do not exist here."""
     spec = importlib.util.spec_from_file_location("task", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -2,9 +2,9 @@
 
     python bench/kernelbench_tolerance.py CHECKOUT --only 24_EfficientNetB2 [--only NAME ...] [--seeds 2] --out RESULT.json
 
-KernelBench accepts an element within 1e-4 + 1e-4 |reference| (fp32). If fp32 itself has a larger error than the tolerance, only a program that adds
-in the reference's own order is accepted. Runs on the CPU, in the mode and with the inputs of KernelBench's evaluation. `over` is the fraction of
-elements outside the tolerance.
+KernelBench accepts an element within 1e-4 + 1e-4 |reference| (fp32). If fp32 itself has a larger error than the tolerance allows, only a program that
+adds in the same order as the reference is accepted. Runs on the CPU, in the same mode and with the same inputs as KernelBench's evaluation. `over` is
+the fraction of elements outside the tolerance.
 """
 
 # sandboxed: imports tasks; run it where KernelBench itself may run

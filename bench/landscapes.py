@@ -1,4 +1,5 @@
-"""Measures landscapes: for each of thirty tasks, a few hundred programs of the built-in compiler are timed once and looked up from then on.
+"""Measures landscapes: for each of thirty tasks, a few hundred programs from the built-in compiler are timed once, and their times are looked up from
+then on.
 
     python bench/landscapes.py --devices cuda:0,cuda:1 --keep DIR --limit-seconds 280 --confirm-seconds 260   everything in one command
     python bench/landscapes.py --device cuda:0 --shard 0/4 --keep DIR --limit-seconds 280                     one shard; again: it continues
@@ -7,8 +8,8 @@
     python bench/landscapes.py --device cpu --keep DIR --tasks softmax,swiglu --wanted 24 --most 96           trying it out
     python bench/landscapes.py --device cuda:0 --facts FACTS.json --keep DIR --compile-only                   no GPU: kernels for a GPU host's DIR
 
-DIR holds one part per shard (an interrupted survey continues), the compiled kernels and the logs. `--confirm-seconds` sends each task's best program
-and a random twentieth of the others through the real verifier in tier quick, and the table says how well the two agree.
+DIR contains one part per shard (so an interrupted survey can continue), the compiled kernels and the logs. `--confirm-seconds` sends each task's best
+program and a random twentieth of the others through the real verifier in the quick tier, and the table says how well the two agree.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ def sample(landscape: Landscape) -> list[tuple[int, str]]:
 
 
 async def confirm(shard: Shard, seconds: float) -> None:
-    """Verifies the sample's programs like those of a user until the time is up, and writes the result after every program."""
+    """Verifies the sample's programs as it would a user's programs until the time is up, and writes the result after every program."""
     from verifier.client import Verifier
     from verifier.jobs import VerifyJob
 
@@ -190,7 +191,7 @@ async def confirm(shard: Shard, seconds: float) -> None:
 
 
 def programs_of(subject: Subject, landscape: Landscape, shard: Shard) -> list[tuple[str, int, str, str]]:
-    """Returns the sample of one task with its programs generated again; they must equal the measured ones."""
+    """Returns the sample of one task with its programs generated again; they must be identical to the measured ones."""
     prepared = prepare(subject, shard.figures(), shard.wanted, shard.most)
     if prepared.space.program != landscape.program:
         raise LandscapeError(f"{subject.name} has other programs than when it was measured: measure it again")
@@ -209,7 +210,8 @@ def compared(landscape: Landscape, index: int, why: str, result) -> dict:
 
 
 def agreement(table: Table) -> dict:
-    """Returns how well the table and the verifier agree on times, and on speedups, in which factors common to all programs of a task cancel."""
+    """Returns how well the table and the verifier agree on times and on speedups. In speedups, factors that are common to all programs of a task
+    cancel."""
     rows = [entry for landscape in table.landscapes for entry in landscape.confirmed]
     timed = [entry for entry in rows if entry.get("ratio")]
     said = {"programs": len(rows), "passed": sum(entry["status"] == "passed" for entry in rows), "statuses": {}}

@@ -2,9 +2,9 @@
 
     python bench/large_calls.py --device cuda:0 --gib 6 --out FILE.json [--draws 8] [--sides 3]
 
-The task is a sigmoid over the given number of GiB; a program with the same model, and eager processes, are called in turn as in tier full. The judge
-runs in this process under cProfile and waits for each of its own launches, so that costs are attributed to the right function; all calls are slower
-as a result. `asked` is the time during which it waited for parties, by request. FILE has seconds.
+The task is a sigmoid over the given number of GiB; a program with the same model, and eager processes, are called in turn as in the full tier. The
+judge runs in this process under cProfile and waits for each of its own launches, so that costs are attributed to the right function; as a result, all
+calls are slower. `asked` is the time during which the judge waited for parties, by request. Times in FILE are in seconds.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Times generated programs of KernelBench tasks against the unchanged model: median time of each, bytes over time, and distance from eager's result.
+"""Times programs generated for KernelBench tasks against the unchanged model: the median time of each, the bytes moved per unit of time, and the
+distance from eager's result.
 
     python bench/coverage.py CHECKOUT --level 1 --programs FOLDER --out COVERAGE.json    (no GPU: generates the programs)
     python bench/level1_kernels.py build FOLDER ... --libraries LIBRARIES                (no GPU: compiles their kernels for sm_90)
     python bench/level1_kernels.py run CHECKOUT FOLDER ... --libraries LIBRARIES --device cuda:0 --limit-seconds 120 --out RESULTS.json [--resume]
 
-This is a quick check between sweeps, not a verdict: tensors are drawn on the GPU, every call is timed by events after flushing the L2 cache, and the
-sides take turns. Programs of several folders with the same name are variants of one task. A task for which the limit leaves no time is skipped and
-reported.
+This is a quick check between sweeps, not a verdict: tensors are drawn on the GPU, every call is timed with events after the L2 cache has been
+flushed, and the sides take turns. Programs with the same name in several folders are variants for one task. A task for which the limit leaves no time
+is skipped and reported.
 """
 
 # sandboxed: imports tasks and programs; run it where KernelBench itself may run
@@ -27,8 +28,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-CALLS = 9  # timed calls of each side
-FLUSH = 128 << 20  # bytes written between calls
+CALLS = 9  # number of timed calls of each side
+FLUSH = 128 << 20  # number of bytes written between calls
 ARCHITECTURE = "sm_90"
 
 

@@ -1,11 +1,11 @@
-"""Measures 40 concurrent runs on one orchestrator, against a model that takes 5 s per reply: memory, lost events, and the slowest run.
+"""Measures 40 concurrent runs on one orchestrator, against a model that takes 5 s per reply: it records memory, lost events and the slowest run.
 
     python bench/many_runs.py [--runs 40] [--seconds 5] [--candidates 4] [--out bench/results/many-runs.json]
 
-Starts web and orchestrator as `make run` does; a model server that streams its replies over the given seconds (valid plans, diagnoses and programs,
-each program different); and a verifier with canned verdicts, which takes the queue's jobs as a real one does. This measures the orchestrator together
-with the real engine, clients, roles, journal and database. Each run is `stitch` with the model in all three roles. Afterwards every trace is checked:
-it must be gapless and finished, and the streamed pieces of each reply must add up to the reply.
+Starts the web process and the orchestrator as `make run` does, a model server that streams its replies over the given number of seconds (valid plans,
+diagnoses and programs, each program different), and a verifier with canned verdicts, which takes jobs from the queue as a real one does. This
+measures the orchestrator together with the real engine, clients, roles, journal and database. Each run is `stitch` with the model in all three roles.
+Afterwards every trace is checked: it must be gapless and finished, and the streamed pieces of each reply must add up to the reply.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MEMORY_MB, SLOWEST = 600, 2.0  # the required limits
 
 
 class Model:
-    """A model server with OpenAI's streaming chat completions API; its reply follows from the prompt's situation."""
+    """A model server with OpenAI's streaming chat completions API; its reply depends on the situation that the prompt describes."""
 
     def __init__(self, seconds: float):
         self.seconds = seconds
@@ -100,7 +100,8 @@ class Model:
 
 
 class CannedVerifier:
-    """Takes the place of `webapp.runs.workers.verifier_worker.VerifierWorker` at the queue, with verdicts that the programs themselves state."""
+    """Takes jobs from the queue in place of `webapp.runs.workers.verifier_worker.VerifierWorker`, and returns verdicts that the programs themselves
+    state."""
 
     def __init__(self) -> None:
         from tests.unit.agents.agent_fakes import FakeClient

@@ -1,11 +1,11 @@
-"""Makes a large Nsight Systems recording on a GPU and reads it as a user's recording would be read; `bench.pages` draws it.
+"""Makes a large Nsight Systems recording on a GPU and reads it in the same way as a user's recording; `bench.pages` draws it.
 
     python bench/nsys_large.py record --keep DIR [--steps 400] [--out bench/results/nsys-large.json]   on a GPU; leaves DIR/timeline.stwtl.gz
     STITCHWORK_TIMELINE=DIR/timeline.stwtl.gz python -m bench.pages.run timeline --runs 10 --events 1000 --out FILE      draws it in Chromium
 
 The workload trains a small transformer: thousands of short kernels on the main stream, copies from pinned memory on a second one, a graph replayed on
-a third, NVTX ranges nested three deep, and a second launching thread. The result records how long recording, export and reading took, how large each
-file is, and what the export contains compared with the timeline, kind by kind.
+a third, NVTX ranges nested three deep, and a second thread that launches kernels. The result records how long recording, export and reading took, how
+large each file is, and what the export contains compared with the timeline, kind by kind.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def work(steps: int) -> None:
                 own.mul_(0.5).add_(1)
                 time.sleep(0.0005)
 
-    thread = threading.Thread(target=second, daemon=True)  # nsys waits for the process
+    thread = threading.Thread(target=second, daemon=True)  # a daemon, because nsys waits for the process to end
     thread.start()
     for step in range(steps):
         with torch.cuda.nvtx.range(f"step {step}"):

@@ -4,8 +4,8 @@
 
 Records processor time by kind of process (a process that begins and ends between two samples is missed), the host's load over time, and the fractions
 of time in which a judge had the device to itself (`measuring`), waited for others to stop (`draining`), or no judge requested the device (`free`),
-according to the lock files of `judge/gate.py`. `memory`: MiB of GPU memory reported by nvidia-smi, every two seconds, for each of a sweep's workers
-(by data folder) including all its child processes. Nothing is stopped, and no process is queried.
+according to the lock files of `judge/gate.py`. `memory` is the GPU memory in MiB that nvidia-smi reports, every two seconds, for each of a sweep's
+workers (by data folder), including all its child processes. Nothing is stopped, and no process is queried.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tempfile import gettempdir
 TICK = os.sysconf("SC_CLK_TCK")
 LOCKS_EVERY = 0.05  # seconds
 MEMORY_EVERY = 2.0
-PROGRAMS = {  # by the name of the program
+PROGRAMS = {  # by program name
     "nvcc": {"nvcc", "cicc", "ptxas", "cudafe++", "fatbinary", "nvlink"},
     "host compiler": {"cc1plus", "g++", "gcc", "c++", "ld", "collect2", "as", "lto1", "x86_64-linux-gn"},
     "bubblewrap": {"bwrap"},
@@ -86,7 +86,7 @@ def kind(program: str, command: str) -> str:
 class Turns:
     def __init__(self) -> None:
         self.looks = {"measuring": 0, "draining": 0, "free": 0}
-        self.runs: list[tuple[str, float]] = []  # its state, and how long it has been unchanged
+        self.runs: list[tuple[str, float]] = []  # the gate's state, and how long it has been unchanged
         self.since, self.now = time.monotonic(), "free"
 
     def look(self) -> None:

@@ -1,12 +1,12 @@
-"""Tests everything on one host, from a submitted model to a row on the leaderboard, through the same requests as a browser.
+"""Tests everything on one host, from a submitted model to a row on the leaderboard, using the same requests as a browser.
 
     python bench/one_host.py [--device cuda:0] [--example rms_norm] [--budget-candidates 4] [--limit-seconds 480] --out RESULT.json [--keep FOLDER]
 
 Starts the same processes as `make run` (the supervisor: Postgres, web, orchestrator and `manage.py verifier --device ...`) with a separate DATA_DIR.
 It then signs in with the one-time link, submits an example, follows the run over its websocket, fetches the diff, the report, the timeline and the
-leaderboard over HTTP, and has the diff of two programs measured hunk by hunk. Finally it stops everything and checks for leftover processes. The
-result is written after each step. If something is missing, the script prints an explanation and exits with status 1. `--keep` stores the timeline,
-the report and the program.
+leaderboard over HTTP, and has the diff between two programs measured hunk by hunk. Finally, it stops everything and checks for leftover processes.
+The result is written after each step. If something is missing, the script prints an explanation and exits with status 1. `--keep` stores the
+timeline, the report and the program.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Pass:
         return self.arguments.limit_seconds - (time.monotonic() - self.began)
 
     def go_on(self) -> None:
-        """Raises if further waiting is pointless."""
+        """Raises an exception if further waiting is pointless."""
         self.host.check_alive()
         if self.left < AFTER_RUN_SECONDS / 2:
             raise Unexpected(f"{self.arguments.limit_seconds:.0f} s were not enough; {self.at}")
@@ -229,7 +229,7 @@ class Pass:
         figures: dict[str, Any] = {}
         for layout in ("inline", "split"):
             page = self.client.get(f"/runs/{run}/candidates/{best}/diff", against="task", view=layout).text
-            for later in re.findall(r'<a href="([^"]+part=\d+)">open them', page):  # the page requests this on scrolling
+            for later in re.findall(r'<a href="([^"]+part=\d+)">open them', page):  # the page requests this when it is scrolled
                 page += self.client.get(unescape(later)).text
             figures[layout] = {
                 "bytes": len(page.encode()),
@@ -245,7 +245,7 @@ class Pass:
             raise Unexpected("the page shows no changed lines, or not those that it counts")
 
     def timeline(self, run: str, best: int) -> None:
-        """Checks the file that the page's script draws, found in the same way as the script finds it."""
+        """Checks the file that the page's script draws, after locating it in the same way as the script does."""
         page = self.client.get(f"/runs/{run}/candidates/{best}/timeline").text
         place = re.search(r'data-timeline data-url="([^"]+)"', page)
         if place is None:

@@ -1,12 +1,14 @@
-"""Tests `stitch` with a model, from the submission page to confirmed results: the whole installation on one host, with the stand-in as its model.
+"""Tests `stitch` with a model, from the submission page to confirmed results. The whole installation runs on one host, with the stand-in as its
+model.
 
     python bench/one_host_llm.py [--device cuda:0] [--tasks softmax ...] [--at-once 3] [--candidates 2] [--faults 0] [--seed 1]
                                  [--limit-seconds 540] --out RESULT.json
 
-Starts the stand-in and the processes of `make run`, with a profiles file that names the stand-in; signs in with the one-time link, submits the tasks
-through the page's form with that model in all three roles, and follows their events. A task is done if its run was confirmed in tier full with a
-program of the model, and, on a GPU, if its diagnoses are based on Nsight Compute's counters and its profiles come from Nsight Systems. The result is
-written after each task; an interrupted series continues with the missing tasks. No further task is submitted when too little time is left.
+Starts the stand-in and the processes of `make run`, with a profiles file that names the stand-in. It then signs in with the one-time link, submits
+the tasks through the page's form with that model in all three roles, and follows their events. A task is done if its run was confirmed in the full
+tier with a program from the model, and, on a GPU, if its diagnoses are based on Nsight Compute's counters and its profiles come from Nsight Systems.
+The result is written after each task; an interrupted series continues with the missing tasks. No further task is submitted when too little time is
+left.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ TASKS = ("softmax", "rms_norm", "layer_norm_gelu", "cross_entropy", "embedding_g
 PROFILE = '[profiles.stand-in]\nkind = "openai"\nbase_url = "{url}"\nmodel = "stand-in"\nlimits = {{ read_seconds = 30 }}\n'
 TASK_SECONDS = 100.0  # minimum time for a task; if less is left, none is started
 POLL_SECONDS = 0.5
-START_SECONDS = 120.0  # for the stand-in
+START_SECONDS = 120.0  # seconds allowed for the stand-in
 
 
 class StandInProcess:
@@ -63,7 +65,7 @@ class StandInProcess:
         return self.process.stdout.readline().decode(errors="replace")
 
     def summary(self) -> dict[str, Any]:
-        """Ends the process. Returns the requests that the stand-in received, and how it answered."""
+        """Stops the process. Returns the requests that the stand-in received, and how it answered them."""
         requests = [json.loads(line) for line in self.stop().splitlines() if line.startswith("{")]
         return {"requests": len(requests), "faults": dict(Counter(entry["fault"].partition(":")[0] or "none" for entry in requests))}
 
@@ -75,7 +77,7 @@ class StandInProcess:
 
 
 class Suite(Pass):
-    """One start of the installation, and as many tasks as fit."""
+    """Represents one start of the installation, with as many tasks as the time allows."""
 
     def __init__(self, arguments: argparse.Namespace):
         arguments.example, arguments.keep = "", None

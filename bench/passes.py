@@ -1,8 +1,11 @@
 """Measures how much the judge's kernels for large tensors (`verifier/passes`) save.
 
-They are compared with PyTorch's operators, which are used if the kernels are not available: python bench/passes.py --out
-bench/results/passes-h200.json [--gib 6] [--repeats 7] For tensors of the given size in fp32: the distance of outputs, whether inputs are unchanged,
-fingerprints. Times are in milliseconds per repeat, and both sides are measured alternately.
+They are compared with PyTorch's operators, which are used if the kernels are not available:
+
+    python bench/passes.py --out bench/results/passes-h200.json [--gib 6] [--repeats 7]
+
+The measured operations, on fp32 tensors of the given size, are the distance between outputs, the check that inputs are unchanged, and fingerprints.
+Times are in milliseconds per repeat, and both sides are measured alternately.
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@ Checks whether the fault is named, and whether the first allowed method removes 
     python bench/planted.py --rediagnose bench/results/verifier-planted.json [--facts FACTS.json] [--out FILE.json]
     python bench/planted.py --facts FACTS.json --device cpu     # the tasks' graphs, captured once and without a GPU
 
-Each case (`tests/planted/cases`) is verified as the good program, the faulty one, and those that other methods produce (tier quick); the faulty one
-is profiled with Nsight Systems and Nsight Compute. A row stores everything that was measured, so that the rules can be rerun without a GPU. Cases
-that --base (the results) already contains in their present form are not recorded again. With --good-too the good programs are profiled as well,
-including those of recorded cases: anything that the rules find in them is a false alarm. Recovered is (faulty - mended) / (faulty - good), where
-mended is the result of the first method that the diagnosis allows.
+Each case (`tests/planted/cases`) is verified as the good program, the faulty one, and those that other methods produce (in the quick tier); the
+faulty one is profiled with Nsight Systems and Nsight Compute. A row stores everything that was measured, so that the rules can be rerun without a
+GPU. Cases that --base (the results) already contains in their present form are not recorded again. With --good-too, the good programs are profiled as
+well, including those of recorded cases: anything that the rules find in them is a false alarm. The recovered fraction is (faulty - mended) / (faulty
+- good), where mended is the result of the first method that the diagnosis allows.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from verifier.source import sha256  # noqa: E402
 GIB = 1 << 30
 LIMITS = {"quick_timing": 0.6, "correctness": 2, "load": 40, "inputs": 40, "call": 30, "oracle": 40, "memory": 20 * GIB, "temporary": 4 * GIB}
 JOB_SECONDS = 60.0  # a job that takes longer is abandoned, and the case continues without it
-ENOUGH = 30.0  # time that must be left for another case
-SPARES = 8  # parties that start while a profiler runs: as many as a case's verifications use, so that none of them waits for an interpreter
+ENOUGH = 30.0  # minimum time that must be left to start another case
+SPARES = 8  # number of parties that start while a profiler runs: enough for a case's verifications, so that none waits for an interpreter
 KEPT_METRICS = {*counters.METRICS, MEMORY_SHARE}
 FALSE_ALARM = 0.3  # a fault reported for a good program counts if it takes more than this fraction of the program's time
-KEPT_TIMELINE = 400_000  # bytes, compressed
+KEPT_TIMELINE = 400_000  # maximum size in bytes after compression
 WORTH = 1.3  # a fault with a smaller slowdown does not count
 NAMED, RECOVERED, RECOVERED_SHARE = 0.9, 0.8, 0.8
 
@@ -133,7 +133,7 @@ class Series:
         begin = time.monotonic()
 
         def on_stage(event: StageEvent) -> None:
-            if event.detail.startswith("counters of"):  # the timeline exists
+            if event.detail.startswith("counters of"):  # the timeline is complete by then
                 row["steps"][f"{step}, timeline"] = round(time.monotonic() - begin, 1)
 
         try:
@@ -295,7 +295,7 @@ async def record(arguments: argparse.Namespace) -> int:
 
 
 async def capture(arguments: argparse.Namespace) -> int:
-    """Captures the facts of every task with the job `capture`, which needs no GPU."""
+    """Captures the facts of every task with the `capture` job, which needs no GPU."""
     known = arguments.known
     with tempfile.TemporaryDirectory(prefix="stitch-planted-") as data:
         verifier = Verifier(arguments.device, Path(data), Limits(**{**LIMITS, "capture": 240}), spares=1)

@@ -1,4 +1,4 @@
-"""The cases of products.py: the product families that KernelBench tasks need, with the generated source of every variant. Needs no GPU."""
+"""Prepares the cases of products.py: the product families that KernelBench tasks need, with the generated source of every variant. Needs no GPU."""
 
 # sandboxed: `prepare` imports tasks; run it where KernelBench itself may run
 
@@ -22,7 +22,8 @@ COMMAND = Path(__file__).with_name("products.py")
 
 
 def prepare(arguments: argparse.Namespace) -> int:
-    """Prepares every task in a separate process, several concurrently; equal cases are stored once, with the tasks that have them."""
+    """Prepares every task in a separate process, running several concurrently. Equal cases are stored once, with the names of all tasks that have
+    them."""
     levels = [arguments.level] if arguments.level else [1, 2, 3]
     paths = sorted(path for level in levels for path in (arguments.checkout / "KernelBench" / f"level{level}").glob("*.py"))
     cases: dict[str, dict[str, Any]] = {}
@@ -139,7 +140,7 @@ def promising(product: Any, setting: Any) -> list[dict[str, int]]:
 
 
 def canonical(case: dict[str, Any]) -> dict[str, Any]:
-    """Names values by their role, so that equal cases of different tasks compare equal."""
+    """Names values by their role, so that the same case in different tasks compares equal."""
     names = {name: f"%{at}" for at, name in enumerate(dict.fromkeys([*case["tensors"], *case["reads"], case["result"]]))}
 
     def renamed(value: Any) -> Any:

@@ -4,10 +4,11 @@
     python bench/products.py run CASES.json --device cuda:0 --shard 1/4 --limit-seconds 420 --out PART.json [--resume]
     python bench/products.py table PART.json ... --out bench/results/products-h200.json
 
-A product, convolution or pool that a KernelBench task needs is a case; equal cases are measured once. Each variant (a tile, stages, a split) is timed
-alternately with the library operator in fp32 without TF32, both as CUDA graphs, with caches flushed before each call; the errors of both are measured
-against fp64 on part of the result. Under bf16 and fp16 the cases are those of the 16-bit families, even if the model would leave them to the library.
-Images are channels-last on both sides, as under the strategy channels-last; the variants are the tiles and splits that the model ranks first.
+Each product, convolution or pool that a KernelBench task needs is a case; equal cases are measured once. Each variant (a tile, stages, a split) is
+timed alternately with the library operator in fp32 without TF32, both as CUDA graphs, with caches flushed before each call. The errors of both are
+measured against fp64 on part of the result. Under bf16 and fp16, the cases are those of the 16-bit families, even if the model would leave them to
+the library. Images are channels-last on both sides, as under the channels-last strategy; the variants are the tiles and splits that the model ranks
+first.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
 from product_cases import HALVES, capture_one, prepare  # noqa: E402
 
-CALLS = 12  # timed calls per side
-FLUSH = 256 << 20  # bytes written between calls
-MOST_BYTES = 24 << 30  # total size of a case's tensors
-CHECKED = 128  # lines of the result that are compared in fp64
+CALLS = 12  # number of timed calls per side
+FLUSH = 256 << 20  # number of bytes written between calls
+MOST_BYTES = 24 << 30  # maximum total size of a case's tensors
+CHECKED = 128  # number of rows of the result that are compared in fp64
 
 
 # -- run --------------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@
 
 A part is written after every profile, and an existing part is continued. A part stores everything that the rules need, and merging reruns the
 diagnoses. The merged result is also written as a Markdown table (same name, .md) with the figures and the diagnosis side by side. A further column is
-for the findings of a person who checks them: `--notes NOTES.json` ({"levelN/M_name.py": {"reference": "...", "program": "..."}}) fills it.
+for the findings of a person who checks the diagnoses; `--notes NOTES.json` ({"levelN/M_name.py": {"reference": "...", "program": "..."}}) fills it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from verifier.report import Report  # noqa: E402
 # A mixture of tasks that a diagnosis should distinguish. They are dealt to the shards in turn, so each shard has long and short ones.
 TASKS = (
     "level1/1_Square_matrix_multiplication_.py",  # library matrix product, compute
-    "level1/23_Softmax.py",  # rows that are read more than once
+    "level1/23_Softmax.py",  # rows that have to be read more than once
     "level3/33_VanillaRNN.py",  # a sequence of small matrix products
     "level1/40_LayerNorm.py",  # few but long rows, so there is too little parallel work
     "level1/26_GELU_.py",  # one pass over memory

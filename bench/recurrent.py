@@ -29,8 +29,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]
 
-CALLS = 20  # timed calls per side
-FLUSH = 256 << 20  # bytes written between calls
+CALLS = 20  # number of timed calls per side
+FLUSH = 256 << 20  # number of bytes written between calls
 CASE_SECONDS = 150
 MOST_VARIANTS = 12
 LSTM, GRU = "torch.rand(10, 512, 128), torch.rand({n}, 10, 256), torch.rand({n}, 10, 256)", "torch.rand(512, 10, 128), torch.rand({n}, 10, 256)"
@@ -178,8 +178,8 @@ def measure(name: str, device: str, deadline: float) -> dict[str, Any]:
 
 
 def checked(model: Any, inputs: list[Any]) -> Any:
-    """Computes the module in fp64. Recurrences take the whole input; modules with parallel sequences take only the first ones, so that it fits in
-    memory."""
+    """Computes the module in fp64. Recurrences take the whole input; modules with independent sequences take only the first ones, so that the
+    computation fits in memory."""
     import torch
 
     wide = model.double()

@@ -1,10 +1,10 @@
-"""Tests models like those of users: every file of a folder is read, captured, compiled for the CPU and compared with eager PyTorch.
+"""Tests models like those that users submit: every file in a folder is read, captured, compiled for the CPU and compared with eager PyTorch.
 
 python bench/reports.py FOLDER [--only NAME] [--seconds 240] [--json] [--out FILE]
 
-There is no verifier, sandbox or timing: use it only on files that may run here. Each file runs in a separate process. Prints one line per file:
+It uses no verifier, sandbox or timing, so use it only on files that may run here. Each file runs in a separate process. It prints one line per file:
 `compiled` (with generated kernels, correct in three calls with changing inputs and state), `as it is` (correct, without generated kernels, with the
-cause), `refused` (with place and cause), `wrong`, or `failed` (an error in the product itself). Writes bench/results/reports-cpu.json.
+cause), `refused` (with the location and cause), `wrong`, or `failed` (an error in the product itself). It writes bench/results/reports-cpu.json.
 """
 
 # sandboxed: imports tasks; run it where they may run
@@ -81,7 +81,7 @@ def one(path: Path, home: str) -> dict[str, Any]:
             raise LayoutError(f"get_inputs returns {type(given).__name__!r}; it must return a list")
         inputs = passed_on(list(given), task)
         first = task.Model(*passed_on(list(init), task))
-        with torch.no_grad(), PlainState(first):  # a call may change the model and the module
+        with torch.no_grad(), PlainState(first):  # a call may change the model and its source module
             first(*passed_on(copy.deepcopy(inputs), task))
     except Exception as error:  # raised by the task itself
         told = describe(error)

@@ -2,12 +2,12 @@
 
     python bench/resume.py [--seeds 1 2 3 4 5] [--rates 0 0.3 0.6] [--cuts 6] [--out bench/results/resume.json]
 
-Runs `stitch` with a model for all three roles at the stand-in (tests/standin), with content and transport faults. Verdicts come from the marks that
-faults leave in a program, so that a run does not take minutes. The whole run is stored; then it is cut off at many of its events, as `kill -9` would
-after that event was committed, and resumed by a new engine from the journal. The model behaves the same throughout, because it repeats its earlier
-reply to a request. For every cut the script asserts that the calls made are those of the whole run that had not been answered, in their order; that
-spending is that of the whole run plus the estimates for calls in flight, counted once; and that the outcome, the candidates and their verdicts are
-the same. Results are written after each whole run; an interrupted series continues with the missing runs.
+Runs `stitch` with the stand-in (tests/standin) as the model for all three roles, with content and transport faults. Verdicts are derived from the
+marks that faults leave in a program, so that a run does not take minutes. The whole run is stored. Then it is cut off at many of its events, as `kill
+-9` would do after that event was committed, and a new engine resumes it from the journal. The model behaves the same throughout, because it repeats
+its earlier reply to a request. For every cut, the script asserts that the resumed run makes exactly those calls of the whole run that had not been
+answered, in the same order; that it spends as much as the whole run plus the estimates for calls in flight, counted once; and that the outcome, the
+candidates and their verdicts are the same. Results are written after each whole run; an interrupted series continues with the missing runs.
 """
 
 from __future__ import annotations

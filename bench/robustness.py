@@ -2,8 +2,8 @@
 
     python bench/robustness.py --device cpu|cuda:0 --count 200 --out FILE.json [--resume] [--limit-seconds 540] [--spares N]
 
-Every verdict is known in advance. After each run the free GPU memory (NVML) and the processes under the judge are checked; at the end the verifier is
-closed, and nothing may remain. The static stage is off so that every program reaches the sandbox. The result is written after each run; `--resume`
+Every verdict is known in advance. After each run, the free GPU memory (NVML) and the processes under the judge are checked. At the end, the verifier
+is closed, and nothing may remain. The static stage is off so that every program reaches the sandbox. The result is written after each run; `--resume`
 continues. The exit status is 1 if any verdict was unexpected or if something was left behind.
 """
 
@@ -30,7 +30,7 @@ from verifier.jobs import VerifyJob  # noqa: E402
 from verifier.limits import GIB, Limits  # noqa: E402
 
 NOISE = 16 << 20  # fluctuation of the driver's own figure on an idle GPU
-PATIENCE = 3.0  # seconds until a killed process has left the process table
+PATIENCE = 3.0  # maximum seconds until a killed process has left the process table
 OVERALL = {"cpu": 300.0, "cuda": 100.0}  # time limit of one verification; if it takes longer, the verifier itself hangs
 OTHERS = (
     6  # other parties, in addition to the spares, that may exist between two jobs: references, a builder, the next runner, and baselines in flight
@@ -86,7 +86,7 @@ def in_groups(judge: int) -> set[int]:
 
 
 class Memory:
-    """Free GPU memory as reported by the driver, without creating a context, or None on the CPU."""
+    """Returns the free GPU memory that the driver reports, without creating a context; None on the CPU."""
 
     def __init__(self, device: str):
         self.nvml = Nvml(facts(int(device.partition(":")[2] or 0)).uuid) if device.startswith("cuda") and driver() is not None else None
@@ -139,7 +139,7 @@ class Series:
         self.left_at_end = len(self._left(everyone, judge))
         deadline = time.monotonic() + 10
         while (missing := self._missing()) and time.monotonic() < deadline:
-            await asyncio.sleep(0.5)  # the driver releases a killed process a moment later
+            await asyncio.sleep(0.5)  # the driver releases a killed process's memory a moment later
         summary = self._write(time.monotonic() - begin)
         print(json.dumps(summary))
         complete = summary["of"] == self.arguments.count
@@ -153,7 +153,7 @@ class Series:
         before, judge = self.memory.free(), self.verifier.judge_pid
         begin = time.monotonic()
         tries = []
-        # A verdict that the machine was too busy is inconclusive, so that program is measured once more.
+        # If the verdict is that the machine was too busy, it is inconclusive, so the program is measured once more.
         for _ in range(2):
             try:
                 result = await self._verify(case)
@@ -194,7 +194,7 @@ class Series:
         interpreter."""
         judge = self.verifier.judge_pid
         if judge is None:
-            return 0  # the judge has just ended, so any leftovers are counted at the end
+            return 0  # the judge has just exited, so any leftovers are counted at the end
         allowed = 3 * (self.spares + OTHERS)
         deadline = time.monotonic() + PATIENCE
         while (count := len(below(judge) | in_groups(judge))) > allowed and time.monotonic() < deadline:
@@ -208,7 +208,7 @@ class Series:
         return {pid for pid in everyone if pid in alive and ("verifier" in alive[pid][1] or "bwrap" in alive[pid][1])} | in_groups(judge)
 
     def _missing(self) -> int:
-        """Returns how many bytes of GPU memory were free before the verifier started and are not free now."""
+        """Returns how many bytes of GPU memory were free before the verifier started but are not free now."""
         self.at_rest[1] = self.memory.free()
         before, after = self.at_rest
         return max(before - after, 0) if before is not None and after is not None else 0

@@ -1,4 +1,4 @@
-"""The programs of the robustness series: good and wrong ones, and those that hang, crash, exhaust memory or fork without end."""
+"""The programs of the robustness series: good ones, wrong ones, and those that hang, crash, exhaust memory or fork endlessly."""
 
 # sandboxed: holds the sources of hostile programs as text, and runs none of them
 
@@ -196,8 +196,8 @@ def usual(kind: str) -> list[Case]:
 
 
 def faulty(kind: str) -> list[Case]:
-    """Returns the programs of every tenth turn. A fork bomb is ended by the time limit, or earlier by the memory of its processes' page tables; a
-    program that exhausts host memory is ended by the memory limit, or on a slow machine by the time limit."""
+    """Returns the programs of every tenth turn. A fork bomb is stopped by the time limit, or earlier because its processes' page tables exceed the
+    memory limit. A program that exhausts host memory is stopped by the memory limit or, on a slow machine, by the time limit."""
     bombed = {"because": "did not finish within|more than"}
     cases = [
         _case(kind, "hang in Python", "while True: pass", "timed_out", because="line [0-9]+: it did not finish"),
@@ -221,7 +221,7 @@ def faulty(kind: str) -> list[Case]:
 
 
 def series(kind: str, count: int, every: int = 10) -> list[Case]:
-    """Returns programs of which every `every`-th one is faulty. Both the faulty programs and the others, good or wrong, rotate."""
+    """Returns a list of programs in which every `every`-th one is faulty. Both the faulty programs and the others, good or wrong, rotate."""
     normal, bad = usual(kind), faulty(kind)
     plan = []
     for index in range(count):

@@ -5,12 +5,12 @@ The same model is measured as eager and as the program, each in several fresh pr
     python bench/sides.py --device cuda:0 --out FILE.json [--task small|chain|PATH] [--processes 5] [--blocks 40] [--beside 8] [--ways WAY,WAY]
 
 Any gain of a program on its own task is a measurement error. There are two ways to measure. `watched` works like the judge: half of the programs are
-paused while others are timed, and are checked before. Half of the eager processes are treated the same way, which separates the effect of the role
-from that of watching. `plain` uses a random order and watches no process. With `--beside N` there are two more ways, both `watched` while N processes
-are busy on the judge's processors, as those of other judges would be (`STITCH_STILL=device`). In `beside`, they import torch repeatedly; in
-`compiling`, they hold a device context and run torch.compile without their permits. FILE receives the result of each way as soon as it is measured.
-Prints one line per kind: microseconds per call relative to an eager process that is not watched, with the standard error over processes, the
-variation between calls and between processes, and the slowdown of calls just after a pause.
+paused while others are timed, after a check that they are idle. Half of the eager processes are treated in the same way, which separates the effect
+of the role from the effect of being watched. `plain` uses a random order and watches no process. With `--beside N` there are two more ways, both
+`watched` while N processes are busy on the judge's processors, as those of other judges would be (`STITCH_STILL=device`). In `beside`, they import
+torch repeatedly; in `compiling`, they hold a device context and run torch.compile without their permits. Each result is written to FILE as soon as it
+is measured. Prints one line per kind: microseconds per call relative to an eager process that is not watched, with the standard error over processes,
+the variation between calls and between processes, and the slowdown of calls just after a pause.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ WARM_UP = 10
 
 
 def noting_pauses(sides: list[Side]) -> dict[int, list[int]]:
-    """From now on, records for each side whether a call came just after a pause (1) or not (0)."""
+    """Starts recording, for each side, whether a call came just after a pause (1) or not (0)."""
     plain, noted = idleness.pause, {id(side): [] for side in sides}
     fresh: list[int] = []
 
@@ -101,7 +101,7 @@ def noting_pauses(sides: list[Side]) -> dict[int, list[int]]:
 def importing(count: int) -> Iterator[None]:
     """Runs `count` busy processes on this process's processors."""
     again = f"import os, subprocess, sys\nwhile os.getppid() == {os.getpid()}: subprocess.run([sys.executable, '-c', 'import torch'])"
-    command = [sys.executable, "-c", again]  # they end together with this process, regardless of how it ends
+    command = [sys.executable, "-c", again]  # they end together with this process, however it ends
     neighbours = [subprocess.Popen(command, start_new_session=True) for _ in range(count)]
     try:
         yield
@@ -135,7 +135,7 @@ with torch.no_grad():
 
 @contextlib.contextmanager
 def compiling(count: int, device: str) -> Iterator[None]:
-    """Runs `count` processes with compilations of half a minute or more. This process holds their permits, so a process that has finished one
+    """Runs `count` processes whose compilations take half a minute or more. This process holds their permits, so a process that has finished one
     compilation waits."""
     environment = {**os.environ, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1", "TORCHINDUCTOR_COMPILE_THREADS": "2"}
     permits = [Permit.made() for _ in range(count)]
@@ -203,8 +203,8 @@ class Bench:
             self.arguments.out.write_text(json.dumps(found) + "\n")
 
     def _measure(self, trials: Trials, tournament: Tournament, enlist: Any, way: str) -> dict[str, Any]:
-        """Measures all sides. `kinds`: for each kind, every process's blocks in milliseconds. `paused`: lists of the same structure that mark calls
-        just after a pause."""
+        """Measures all sides. `kinds` holds, for each kind, every process's blocks in milliseconds. `paused` holds lists of the same structure that
+        mark calls just after a pause."""
         kinds = [kind for kind in KINDS for _ in range(self.arguments.processes)]
         roles: list[Role] = ["runner" if kind.startswith("program") else "baseline" for kind in kinds]
         parties = shuffled(self.pool.take_all, [(role, "fp32-strict", "train") for role in roles], secrets.randbits(48))
@@ -269,7 +269,7 @@ def table(way: dict[str, Any]) -> str:
 
 
 def after_a_pause(blocks: list[list[list[float]]], paused: list[list[int]]) -> str:
-    """Returns how much slower the calls after a pause are than the other calls of the same process, if there are any."""
+    """Returns by how much calls just after a pause are slower than other calls of the same process, if there are any."""
     late = []
     for process, marks in zip(blocks, paused, strict=False):
         calls = list(zip([value for block in process for value in block], marks, strict=True))
@@ -282,7 +282,7 @@ def after_a_pause(blocks: list[list[list[float]]], paused: list[list[int]]) -> s
 
 
 def spread(values: list[float]) -> float:
-    """Returns the relative spread, computed from the median deviation because a few slow calls do not affect it."""
+    """Returns the relative spread, computed from the median deviation, which a few slow calls do not affect."""
     at = statistics.median(values)
     return 1.4826 * statistics.median(abs(value - at) for value in values) / at
 

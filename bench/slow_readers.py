@@ -1,9 +1,9 @@
-"""Measures the web process's memory with 50 readers of one run's server-sent events, ten of which never read, on a run of 240 MB.
+"""Measures the web process's memory while 50 clients follow the server-sent events of one 240 MB run; ten of them never read.
 
     python -m bench.slow_readers [--readers 50] [--silent 10] [--megabytes 240] [--out bench/results/slow_readers.json]
 
-Starts database and web process as `make run` does. Each reader has a separate connection and requests the whole run; silent readers send their
-request and then read nothing. The figure is the resident memory of the web process, sampled every 0.2 s until the last reader has received
+Starts the database and the web process as `make run` does. Each reader has a separate connection and requests the whole run; silent readers send
+their request and then read nothing. The figure is the resident memory of the web process, sampled every 0.2 s until the last reader has received
 everything.
 """
 
@@ -28,7 +28,7 @@ from bench.stream import ROOT, Stack
 
 BAR_MB = 64
 EVENT_CHARACTERS = 15_000
-PIECE = 64  # events per append
+PIECE = 64  # number of events per append
 PATIENCE_SECONDS = 360.0
 
 
@@ -123,7 +123,7 @@ def main() -> int:
     parser.add_argument("--megabytes", type=int, default=240)
     parser.add_argument("--out", type=Path, default=ROOT / "bench/results/slow_readers.json")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the stack is stopped when this process ends
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ensures that the stack is stopped when this process ends
     data = Path(tempfile.mkdtemp(prefix="bench-slow-"))
     from bench.pages.run import free_port
 

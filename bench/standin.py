@@ -1,13 +1,13 @@
-"""Runs `stitch` with the stand-in model over the examples with a fraction of faulty replies, next to a control that retries blindly.
+"""Runs `stitch` on the examples with the stand-in model, a fraction of whose replies are faulty, and compares it with a control that retries blindly.
 
     python bench/standin.py [--device cpu] [--seeds 1 2 3 4 5] [--rates 0 0.3 0.6] [--tasks softmax rms_norm] [--workers 8]
                             [--shard 0/1] [--limit-seconds S] [--out bench/results/arena-standin-cpu.json] [--keep DIR]
 
-Each run has at most 12 model requests, retries included, and ends at the first program that measures faster than eager, or when the requests are
-spent. It succeeds if a program of the model passes confirmation in tier full. The control always shows every role its first prompt, so that no
-evidence reaches it. The result is written after each run, and an interrupted series resumes where it stopped. A run is repeated if its last
-verdict only says that the machine was too busy, or if it did not end because of load from others. With --workers each worker has its own cores,
-verifier and stand-in.
+Each run has at most 12 model requests, including retries, and ends at the first program that is measured to be faster than eager, or when the
+requests are spent. It succeeds if a program from the model passes confirmation in the full tier. The control always shows every role its first
+prompt, so that no evidence reaches it. The result is written after each run, and an interrupted series resumes where it stopped. A run is repeated if
+its last verdict only says that the machine was too busy, or if it did not end because of load from others. With --workers, each worker has its own
+cores, verifier and stand-in.
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ def rows_of(runs: list[Run], series: Series, limit: float) -> Iterator[dict[str,
 def work(number: int, series: Series, tasks: Any, results: Any, deadline: float | None) -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: if a series is killed, it leaves no process running
     os.sched_setaffinity(0, series.cores[number])
-    # Verifiers of one device pause for each other through lock files in this folder; these workers need not, as they have separate processors.
+    # Verifiers that share a device pause for each other through lock files in this folder. These workers need not do so, because they have separate
+    # processors.
     own = Path(series.folder) / f".tmp-{number}"
     own.mkdir(exist_ok=True)
     os.environ["TMPDIR"] = str(own)
@@ -163,7 +164,7 @@ async def working(number: int, series: Series, tasks: Any, results: Any, deadlin
                 row |= await asyncio.wait_for(perform(run, client, author, folder / run.name, series.device, series.calls), RUN_LIMIT)
             except Exception as error:  # a lost run is exactly what this benchmark looks for
                 late = isinstance(error, TimeoutError) and time.monotonic() - began >= RUN_LIMIT
-                # On a machine that is busy with other work, reaching the limit says nothing; otherwise the run does not end.
+                # On a machine that is busy with other work, reaching the limit says nothing; otherwise, it means that the run never ends.
                 busy = late and os.getloadavg()[0] > 2 * sum(map(len, series.cores))
                 reason = f"not ended after {RUN_LIMIT:.0f} s" if late else f"{type(error).__name__}: {error}"[:2000]
                 row |= {"success": False, "lost": not busy, "too_busy": busy, "outcome": None, "reason": reason, "cheats": []}

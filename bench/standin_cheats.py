@@ -1,4 +1,4 @@
-"""Verifies every cheat that the stand-in can apply to a task: none may pass.
+"""Verifies every cheat that the stand-in can apply to a task; none may pass.
 
     python bench/standin_cheats.py [--device cpu] [--tasks rms_norm ...] [--only REGEX] [--shard 0/1] [--limit-seconds S]
                                    [--out bench/results/standin-cheats-cpu.json]
@@ -28,12 +28,12 @@ from solve_all import machine_facts  # noqa: E402
 from tests.standin.cheats import cheat, fitting  # noqa: E402
 from verifier.jobs import VerifyJob  # noqa: E402
 
-ATTEMPTS = 3  # maximum repeats if the verdict only says that the machine was too busy
+ATTEMPTS = 3  # maximum number of repeats if the verdict only says that the machine was too busy
 VERDICT_SECONDS = 300.0
 
 
 async def verify_all(arguments: argparse.Namespace, rows: list[dict]) -> int:
-    """Verifies all cheats. Returns how many cheats were left for lack of time."""
+    """Verifies all cheats. Returns how many were left over for lack of time."""
     from verifier.client import Verifier
 
     kind = arguments.device.partition(":")[0]

@@ -1,4 +1,5 @@
-"""Runs `stitch` to its end against a separate stand-in and returns the outcome. Also defines the models for a control that receives no evidence."""
+"""Runs `stitch` to completion against a separate stand-in and returns the outcome. Also defines the models for a control that receives no
+evidence."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ model = "stand-in"
 limits = {{ read_seconds = 6, retries = 5 }}
 """
 HANG = 30.0  # seconds; longer than the client waits
-RESUMES = 5  # how often a run that paused because the model did not answer is resumed, as a person would do
+RESUMES = 5  # how many times a run that paused because the model did not answer is resumed, as a person would do
 RUN_LIMIT = 1800.0  # seconds
 UNEXPECTED = "the engine stopped at an unexpected"
 Mode = Literal["informed", "blind"]

@@ -1,13 +1,13 @@
-"""Measures 100 websocket viewers of one run that emits 200 events per second: each event must arrive once and in order; reports the latency.
+"""Measures 100 websocket viewers of one run that emits 200 events per second: each event must arrive once and in order. Reports the latency.
 
     python -m bench.stream [--viewers 100] [--rate 200] [--seconds 30] [--out bench/results/stream.json]
 
-Starts database and web process as `make run` does. One process appends one event per call through `stitchwork_append` (which the engine calls).
-Another process holds all viewers, each with its own websocket; they acknowledge by the rule of the page's own script. The latency of an event is the
-time from its `at`, which the database records before the commit, until the viewer has received the frame. Both clocks are this machine's. There are
-two measurements: with the viewers alone, and with one additional viewer that never acknowledges. Nothing is parsed during the measurement: frames are
-kept and read afterwards. All four parties share the machine's processors, and `cpu_seconds` says how much each of them used. `viewers` and `writer`
-are the benchmark's own processes.
+Starts the database and the web process as `make run` does. One process appends one event per call through `stitchwork_append` (which the engine
+calls). Another process runs all viewers, each with its own websocket; they acknowledge events by the same rule as the page's own script. The latency
+of an event is the time from its `at`, which the database records before the commit, until the viewer has received the frame. Both clocks are this
+machine's. There are two measurements: with the viewers alone, and with one additional viewer that never acknowledges. Nothing is parsed during the
+measurement: frames are kept and parsed afterwards. All four parties share the machine's processors, and `cpu_seconds` says how much each of them
+used. `viewers` and `writer` are the benchmark's own processes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from bench.stream_viewers import Viewer
 
 ROOT = Path(__file__).resolve().parents[1]
 BAR_MS = 60.0
-STILL = 1.15  # with the silent viewer, the p95 may be at most this many times that without it, or
+STILL = 1.15  # with the silent viewer, the p95 may be at most this many times as large as without it, or
 STILL_MS = 5.0  # this many milliseconds more; a smaller difference is noise
 SETTLE_SECONDS = 1.0
 PATIENCE_SECONDS = 30.0
@@ -118,7 +118,7 @@ def main() -> int:
     if arguments.write:
         write(arguments.write, arguments.rate, arguments.seconds, os.environ["STREAM_DATABASE"])
         return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the stack is stopped when this process ends
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ensures that the stack is stopped when this process ends
     data = Path(tempfile.mkdtemp(prefix="bench-stream-"))
     from bench.pages.run import free_port
 
@@ -202,7 +202,7 @@ class Stack:
             raise RuntimeError("the web process is not there")
 
     def cpu_seconds(self) -> dict[str, float]:
-        """Returns user and system time of the web process and of the database, including connection servers that have ended."""
+        """Returns the user and system time of the web process and of the database, including connection servers that have ended."""
         main = [pid for pid in self._children(self.supervisor) if os.path.basename(os.path.realpath(f"/proc/{pid}/exe")) == "postgres"]
         servers = [pid for parent in main for pid in self._children(parent)]
         ended = sum(cpu_seconds(pid, (13, 14)) for pid in main)

@@ -1,4 +1,4 @@
-"""The viewers of bench/stream.py: websockets (RFC 6455) that store what arrives and acknowledge as the page does.
+"""The viewers of bench/stream.py: websocket clients (RFC 6455) that store what arrives and acknowledge it as the page does.
 
 They share the machine with the server that they measure, and a general-purpose client library spends as much time on a frame as the server does. This
 module therefore implements only what a viewer of a run needs: the opening handshake, whole text frames from the server, pings, and acknowledgements.
@@ -30,7 +30,8 @@ ACK_FRAMES, ACK_CHARACTERS = rule("ACK_FRAMES"), rule("ACK_CHARACTERS")
 
 
 class Viewer(asyncio.Protocol):
-    """The page's end of one socket: stores what arrived, and when, until the event `until` has arrived. `silent`: never acknowledges."""
+    """The page's end of one socket. It stores what has arrived, and when, until event number `until` arrives. With `silent`, it never acknowledges
+    anything."""
 
     def __init__(self, url: str, cookie: str, origin: str, until: int, silent: bool = False):
         parts = urlsplit(url)
@@ -50,7 +51,7 @@ class Viewer(asyncio.Protocol):
         self.done: asyncio.Future[None] = loop.create_future()
 
     async def connect(self, host: str, port: int) -> None:
-        """Connects, and returns when the run is open."""
+        """Connects, and returns once the run is open."""
         await asyncio.get_running_loop().create_connection(lambda: self, host, port)
         await self.opened
 

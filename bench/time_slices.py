@@ -1,12 +1,12 @@
 """Measures how long a tiny kernel waits for a GPU on which another process runs a kernel for seconds.
 
-It is launched alone after a pause, and directly after another launch.
+The tiny kernel is launched both alone after a pause and directly after another launch.
 
     python bench/time_slices.py --device cuda:0 [--seconds 8] --out FILE.json
 
 From such waits a judge infers whether the device is idle (`judge/gate.py`) and whether a program leaves it alone (`timing/idleness.py`). The other
 process is stopped (SIGSTOP) as soon as it has launched one kernel of the given duration, like a party that is paused while another judge measures.
-FILE has the milliseconds of each wait, during that kernel and after its end.
+FILE contains the duration of each wait in milliseconds, during that kernel and after its end.
 """
 
 from __future__ import annotations

@@ -8,11 +8,12 @@ There are three comparisons over the same kernel (the project's targets in brack
     raw           the same kernel as a raw-kernel program here, through `load_inline` there [10x]
     warm          a changed raw-kernel program on a verifier that has judged the task before [3 s]
 
-`seconds` is the time until the process has ended, `said_after` the time until its verdict is printed; the targets apply to the former. Every run is a
-new process (except for `warm`), every repetition a source that was never compiled, and every build cache is empty; KernelBench gets a fresh
-extensions folder and one architecture. Here the precompiled header of bindings, which is built once per host (`python -m verifier prepare`), already
-exists: the time to build it is recorded as `prepare_seconds`, and `first_on_host` is a `load_inline` program without it. The result is written after
-each run, and recorded runs are not repeated. Without --kernelbench only our own times are measured; --device cpu is for trial runs.
+`seconds` is the time until the process has ended, and `said_after` is the time until its verdict is printed; the targets apply to `seconds`. Every
+run is a new process (except for `warm`), every repetition has a source that was never compiled, and every build cache is empty; KernelBench gets a
+fresh extensions folder and one architecture. The verifier's precompiled header for bindings, which is built once per host (`python -m verifier
+prepare`), already exists. The time to build it is recorded as `prepare_seconds`, and `first_on_host` is a `load_inline` program without this header.
+The result is written after each run, and recorded runs are not repeated. Without --kernelbench, only our own times are measured; --device cpu is for
+trial runs.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from verifier.client import Verifier  # noqa: E402
 from verifier.jobs import VerifyJob  # noqa: E402
 
 HELPER = (ROOT / "verifier/build/inline_helper.py").read_text()
-LIMIT = 150  # seconds of one run
+LIMIT = 150  # time limit of one run in seconds
 
 TASK = """import torch
 import torch.nn as nn
@@ -260,7 +261,7 @@ class Run:
                 seconds = time.monotonic() - begin
                 more = told(result.report.model_dump(mode="json")) if result.report else {"status": "failed", "detail": result.error}
                 self.add("warm" if number else "warm_first", number, seconds, **more)
-                await asyncio.sleep(3)  # let spare processes start, as they do between the programs of a search
+                await asyncio.sleep(3)  # lets spare processes start, as they do between the programs of a search
         finally:
             await verifier.close()
 

@@ -1,9 +1,10 @@
-"""Compiles the compiler's Triton programs of named tasks for an H200 without needing one: Triton's messages, and registers and spills of each kernel.
+"""Compiles the compiler's Triton programs for named tasks for an H200 without needing one, and reports Triton's messages and each kernel's registers
+and spills.
 
 python bench/triton_compile.py CHECKOUT [--tasks bench/triton_tasks.txt] [--only NAME] [--every-number] [--keep FOLDER]
 
 Models are captured with fake tensors and run on torch's meta device; every launch is intercepted and compiled (Triton includes its own ptxas), so
-this needs no GPU and no memory for tensors. `--every-number` also compiles each value of each of the compiler's numbers, one at a time.
+this needs no GPU and no memory for tensors. `--every-number` also compiles a program for each value of each of the compiler's numbers, one at a time.
 """
 
 # sandboxed: imports tasks; run it where KernelBench itself may run

@@ -3,10 +3,10 @@
     STITCH_TURNS=/tmp/turns OUT=/tmp/out bench/sitting.sh sweep
     python bench/turns.py /tmp/turns [--out FILE.json]
 
-For each device, it reports fractions of the time from the first turn to the last: a judge measures; a judge has the turn and waits for the others
-to release the device (`closing`) or for the device to become idle (`resting`); no judge wants to measure. It then lists the parts of turns with many
-calls, the overhead of a call beyond its own time, the requests that were in flight longest when another judge's turn had come, and those that took
-longest overall.
+For each device, it reports the fractions of the time from the first turn to the last in which a judge measured, in which a judge had the turn and
+waited for the others to release the device (`closing`) or for the device to become idle (`resting`), and in which no judge wanted to measure. It then
+lists the parts of turns with many calls, the overhead of a call beyond its own time, the requests that were in flight longest when another judge's
+turn had come, and those that took longest overall.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHOWN = 12
 
 
 def read(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """Returns all lines, by device."""
+    """Returns all log lines, grouped by device."""
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for path in sorted(folder.glob("*.jsonl")):
         lines = path.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Measures the task's own model as candidate many times: how often an interval contains 1.0, and how wide it is.
+"""Measures the task's own model as the candidate many times, to find out how often the interval contains 1.0, and how wide it is.
 
     python bench/verifier_same.py [--device cpu] [--repeats 3] [--tier quick] --out RESULT.json TASK.py [TASK.py ...]
 

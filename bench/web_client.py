@@ -1,4 +1,4 @@
-"""A user of a running Stitchwork who uses only HTTP and websockets: signs in with a one-time link, submits forms, follows a run."""
+"""Acts as a user of a running Stitchwork, using only HTTP and websockets: signs in with a one-time link, submits forms, and follows a run."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import httpx
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-PATIENCE = 60.0  # maximum seconds for one page while the machine compiles
+PATIENCE = 60.0  # maximum seconds for one page while the machine is compiling
 LOOK_SECONDS = 1.0  # maximum silence on the socket before the caller decides whether to continue
 
 
 class Unexpected(RuntimeError):
-    """The application gave an unexpected answer; the message says where and what."""
+    """Raised if the application gave an unexpected answer; the message says where and what."""
 
 
 class Client:
@@ -77,7 +77,8 @@ class Client:
                 return events
 
     def follow(self, run: str, take: Callable[[dict[str, Any]], None], go_on: Callable[[], None]) -> dict[str, int]:
-        """Passes every event of the run to `take`, in order, until `run.finished`. `go_on` is called at least once a second, and raises to stop.
+        """Passes every event of the run to `take`, in order, until `run.finished`. `go_on` is called at least once a second, and raises an exception
+        to stop.
 
         Returns how many frames and connections were needed. A broken connection is reopened after the last event received.
         """

@@ -1,4 +1,5 @@
-"""Frames exchanged between client, judge and parties: each is a JSON object and raw bytes, sent over a stream socket whose peer may be hostile.
+"""Frames exchanged between client, judge and parties. Each consists of a JSON object and raw bytes, and is sent over a stream socket whose peer may
+be hostile.
 
 Wire format: ``u32 length of the JSON, u64 length of the raw bytes`` (little-endian), then both. Only the judge attaches file descriptors to frames
 (through SCM_RIGHTS), and only to frames for a party; it never accepts any.

@@ -90,7 +90,7 @@ class Verifier:
         while True:
             message, raw = await self._receive()
             if message.get("id") != number:
-                continue  # a leftover message from a cancelled job
+                continue  # a message left over from a cancelled job
             if message["type"] == "stage" and on_stage is not None:
                 outcome = on_stage(StageEvent.model_validate(message["event"]))
                 if inspect.isawaitable(outcome):
@@ -111,13 +111,13 @@ class Verifier:
         return self.environment
 
     async def figures(self) -> dict[str, float]:
-        """Returns the ceilings that planning uses: `bandwidth_gbs` and `fp32_gflops`. A value of 0 means unknown. On a GPU it also returns measured
-        values (`Device.reached`). Raises as `ready` does."""
+        """Returns the ceilings that planning uses: `bandwidth_gbs` and `fp32_gflops`. A value of 0 means unknown. On a GPU, it also returns measured
+        values (`Device.reached`). Raises the same exceptions as `ready`."""
         await self.ready()
         return self._figures
 
     async def close(self) -> None:
-        """Ends the judge and everything that it started."""
+        """Terminates the judge and everything that it started."""
         async with self._turn:
             await self._stop()
 
@@ -186,7 +186,7 @@ class Verifier:
             self._reader = self._writer = None
         if process is None:
             return
-        deadline = time.monotonic() + END_SECONDS  # the judge notices that its client has disconnected and ends its parties
+        deadline = time.monotonic() + END_SECONDS  # the judge notices that its client has disconnected and terminates its parties
         while process.poll() is None and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
         if process.poll() is None:

@@ -1,5 +1,5 @@
-"""Finds the operators that draw random numbers. All draws of a call advance one generator, so a program makes them in the order of the source, and
-also those whose results nothing reads."""
+"""Finds the operators that draw random numbers. All draws of a call advance one generator, so a program must make them in the order of the source,
+including those whose results are never read."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ DRAWING = frozenset({
 })  # fmt: skip
 DROPPING = frozenset({"dropout", "native_dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"})
 RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
-OF_RECURRENT = 5  # position of the dropout's probability among the arguments of a recurrent network
+OF_RECURRENT = 5  # position of the dropout probability among the arguments of a recurrent network
 OF_ATTENTION = 4
 
 
 def draws(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Returns whether operator `op`, with its arguments as in a graph, draws random numbers. `op` may be the form that works in place."""
+    """Returns whether operator `op`, with its arguments as in a graph, draws random numbers. `op` may be an in-place variant."""
     namespace, name = (op.split(".") + [""])[:2]
     name = name.removesuffix("_")
     if namespace not in ("aten", "prims"):

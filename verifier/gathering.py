@@ -1,5 +1,5 @@
-"""Operators that gather elements of a tensor at given positions, and how many bytes of the tensor they read: whole sectors of memory around the
-gathered elements, which can be a small part of it."""
+"""Determines how many bytes of a tensor are read by operators that gather elements at given positions: the memory sectors that contain these
+elements, which may be only a small part of the tensor."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-SECTOR = 32  # bytes, the smallest piece that a memory hands out
+SECTOR = 32  # bytes; the smallest unit that memory transfers
 GATHERS = frozenset(["gather", "index", "index_select", "embedding", "take"])
 
 
 def gathered_bytes(op: str, args: Sequence[Any], shape: Sequence[int], item: int, result: Sequence[int]) -> int | None:
-    """Returns the bytes that operator `op` reads of its first tensor, which has `shape` and `item` bytes an element. `args` are as in a graph, and
-    `result` is the shape of the result. Returns null if the operator does not gather."""
+    """Returns the number of bytes that operator `op` reads from its first tensor, which has the given `shape` and `item` bytes per element. `args`
+    are as in a graph, and `result` is the shape of the result. Returns null if the operator does not gather."""
     kind = op.split(".")[1] if "." in op else op
     if kind not in GATHERS or len(args) < 2 or not shape:
         return None
@@ -23,12 +23,12 @@ def gathered_bytes(op: str, args: Sequence[Any], shape: Sequence[int], item: int
 
 
 def sectors(runs: int, nbytes: int) -> int:
-    """Returns the bytes of the sectors of `runs` pieces of `nbytes` bytes each, wherever the pieces lie."""
+    """Returns the total bytes of the sectors that contain `runs` pieces of `nbytes` bytes each, which may be anywhere in memory."""
     return runs * math.ceil(nbytes / SECTOR) * SECTOR
 
 
 def _run(kind: str, args: Sequence[Any], shape: Sequence[int], result: Sequence[int]) -> int:
-    """Returns how many gathered elements follow each other in memory."""
+    """Returns how many gathered elements are contiguous in memory."""
     if kind == "embedding":
         return shape[-1]
     if kind in ("gather", "index_select") and isinstance(args[1], int):

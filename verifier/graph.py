@@ -1,4 +1,4 @@
-"""A captured model as data. It is the result of the job `capture`. At run time, it is all that planners and compilers see of a task.
+"""A captured model as data. It is the result of the `capture` job. At run time, it is all that planners and compilers see of a task.
 
 It is the functional ATen graph from `torch.export` (after decompositions), with shapes and with names that identify each node's module and source
 line. It is pure JSON: nothing in it is ever unpickled or executed.
@@ -49,7 +49,7 @@ class GraphInput(BaseModel):
     index: int | None = None  # position among the user's arguments
     keyword: str = ""  # the argument's name if it is passed by keyword
     path: str = ""  # path to the input within the argument, as Python code to append to the name: `["mask"]`, `[0].weights`
-    found: str = ""  # Python code that reads what the task's own code holds, from `self` and source names; for weights, only if there is no `target`
+    found: str = ""  # Python code that reads a value of the task's own code, via `self` and source names; for weights, only if there is no `target`
     persistent: bool = True  # false for a buffer, or for a plain tensor attribute, that is not in the state dict
 
     @property
@@ -99,7 +99,7 @@ class Graph(BaseModel):
 
 
 class Capture(BaseModel):
-    """The result of the job `capture`. `graph` is null, with a reason, if torch.export could not capture the model."""
+    """The result of the `capture` job. `graph` is null, with a reason, if torch.export could not capture the model."""
 
     task: str
     mode: str

@@ -30,7 +30,7 @@ class LayoutError(ValueError):
 
 
 def unsupported(dtype: torch.dtype) -> str:
-    """Explains how a task can pass a tensor whose type the verifier does not support; empty if there is no way."""
+    """Explains how a task can pass a tensor whose type the verifier does not support; empty if it cannot."""
     quantised = dtype in (torch.qint8, torch.quint8, torch.qint32, torch.quint4x2)
     return "" if quantised or dtype.is_complex else f"; keep its bytes as torch.uint8 and read them by `.view({dtype})` in forward"
 
@@ -72,7 +72,7 @@ class Spec(BaseModel):
 
     @property
     def inexact(self) -> bool:
-        """Whether the elements are floating-point or complex numbers, float8 included."""
+        """Returns whether the elements are floating-point or complex numbers, including float8."""
         return self.floating or DTYPES[self.dtype].is_complex
 
     def describe(self) -> str:

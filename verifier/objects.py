@@ -1,4 +1,4 @@
-"""Encodes arguments other than tensors and plain values as data: dataclasses, named tuples, modules, and classes and functions by name.
+"""Encodes arguments other than tensors and plain values as data: dataclasses, named tuples and modules, as well as classes and functions by name.
 
 It adds these tree nodes to those of `layout`: ``{"o": {...}}`` an object of a class with its fields, ``{"g": [module, name]}`` a class, a function
 or a member of an enumeration, ``{"p": tree}`` a parameter, ``{"m": [[key, value], ...]}`` a dict with keys of any plain type,
@@ -60,7 +60,7 @@ def encoded(value: Any, again: Again) -> dict[str, Any] | None:
 
 
 def _member(value: enum.Enum) -> list[str]:
-    """Returns the name of a member of an enumeration, which is read like an attribute of its class."""
+    """Returns the name of an enumeration member, which is read like an attribute of its class."""
     home, name = _name(type(value))
     if value.name is None or "|" in value.name:
         raise NotNamed(f"{value} is a combination of members of {name}, which has no name")
@@ -90,7 +90,7 @@ def _name(value: Any) -> list[str]:
 
 
 def decoded(kind: str, body: Any, again: Again, resolve: Resolve | None) -> Any:
-    """Decodes a tree made by `encoded`. Raises `KeyError` or `ValueError` if it is malformed. Without `resolve`, names are left unresolved."""
+    """Decodes a tree produced by `encoded`. Raises `KeyError` or `ValueError` if it is malformed. Without `resolve`, names are left unresolved."""
     if kind == "device" and isinstance(body, str):
         return torch.device(body)
     if kind == "p":

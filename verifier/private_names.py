@@ -24,7 +24,7 @@ def identifiers(tree: ast.AST) -> Iterator[str]:
 
 
 def mangle(tree: ast.AST, owner: str) -> None:
-    """Mangles private names as Python does inside the class `owner`; names in a nested class belong to that class."""
+    """Mangles private names as Python does inside a class called `owner`; names in a nested class belong to the nested class."""
     prefix = "_" + owner.lstrip("_")
 
     def visit(node: ast.AST) -> None:

@@ -1,6 +1,6 @@
-"""Draws new values for a state dict's entries, of the same magnitude and in the same domain.
+"""Draws new values, of the same magnitude and in the same domain, for a state dict's entries.
 
-It is used by the judge, and for constructors in the sandbox.
+The judge uses this module, and so do parties when they run constructors.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ def randomised(name: str, tensor: torch.Tensor, parameter: bool, generator: torc
 
 
 def _size(tensor: torch.Tensor) -> float:
-    """Returns the root mean square."""
+    """Returns the root mean square of the values."""
     return float(torch.linalg.vector_norm(tensor, dtype=torch.float64 if tensor.device.type == "cpu" else torch.float32)) / math.sqrt(tensor.numel())
 
 
 def hides(tensor: torch.Tensor, parameter: bool) -> bool:
-    """Returns whether the values that a constructor gives to an entry may hide what depends on other ones: all elements are equal, or so small that
-    what they scale is not seen, or so large that they close a gate."""
+    """Returns whether the values that a constructor gives to an entry may hide anything that depends on other values: all elements are equal, or so
+    small that whatever they scale is invisible, or so large that they close a gate."""
     if tensor.is_complex() and tensor.numel():
         return bool((tensor == tensor.flatten()[0]).all()) or hides(torch.view_as_real(tensor.resolve_conj()), parameter)
     if not tensor.is_floating_point() or not tensor.numel():
@@ -80,7 +80,8 @@ def _closed(tensor: torch.Tensor, size: float) -> bool:
 
 
 def _mask(tensor: torch.Tensor) -> bool:
-    """Returns whether a tensor is a mask: it contains zero and one other value, which marks what counts. An identity matrix is not a mask."""
+    """Returns whether a tensor is a mask: it contains zero and one other value, which marks the elements that count. An identity matrix is not a
+    mask."""
     zero = tensor == 0
     if bool(zero.all()) or not bool(zero.any()):
         return False

@@ -1,6 +1,6 @@
-"""Contract 3: a report is the same versioned object in the database, the API, the command line and the reward.
+"""Contract 3: a report is the same versioned object in the database, in the API, on the command line and in the reward.
 
-A field that was not measured is null, and `reasons` has the reason under the field's name. Times are in milliseconds.
+A field that was not measured is null, and `reasons` gives the reason under the field's name. Times are in milliseconds.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Environment(BaseModel):
 
 
 class Protection(BaseModel):
-    """The layers that confined untrusted code, and the missing ones."""
+    """The layers that confined untrusted code, and the layers that were missing."""
 
     sandbox: Literal["bubblewrap", "process"]
     layers: list[str]  # e.g. "network namespace", "seccomp", "cgroup v2", "rlimits"
@@ -92,7 +92,7 @@ class Interval(BaseModel):
 
 class Comparison(BaseModel):
     """The program against one baseline, interleaved in random ABBA blocks. Over several pairs of processes, times and ratio are geometric means. Both
-    exclude the variation that whole turns have in common (`intervals.without_turns`), so the ratio is the quotient of the times."""
+    exclude the variation that is common to whole turns (`intervals.without_turns`), so the ratio is the quotient of the times."""
 
     baseline: Baseline | Rival
     speedup: Interval
@@ -102,7 +102,7 @@ class Comparison(BaseModel):
     program_samples_ms: list[list[float]]  # one list per block
     baseline_samples_ms: list[list[float]]
     processes: list[int] = []  # for each block, the number of the process pair that ran it; empty: all blocks ran in one pair
-    rounds: list[int] = []  # for each process pair, the number of its round; pairs of one round were timed in turn; empty: all pairs were
+    rounds: list[int] = []  # for each process pair, the number of its round; pairs of one round were timed in turn; empty: there was one round
 
 
 class Timing(BaseModel):
@@ -113,22 +113,22 @@ class Timing(BaseModel):
     lead_in: int | None = None  # uncounted calls at the start of each series; null: calls were timed one by one
     counted: int | None = None  # counted calls per series
     round_trip_ms: float  # cost of an exchange without a call on this host
-    charged_ms: float = 0.0  # time added to each program call because it needs more time than eager outside its interval; mean over pairs
+    charged_ms: float = 0.0  # time added to each call of the program because it needs more time than eager outside its interval; mean over pairs
     charged_for: str = ""  # the part of the exchange in which it needs that time
     preempted: float | None = None  # share of counted calls preempted by other work on the host; these calls are left out
     by_judge: Interval | None = None  # the speedup over eager by the judge's own clock; null: this clock is too unsteady for calls this short
     comparisons: list[Comparison]
-    rival: Comparison | None = None  # comparison with the job's other program, in the same blocks; not a baseline, and not ranked
+    rival: Comparison | None = None  # comparison with the job's other program in the same blocks; neither a baseline nor ranked
     throttled: bool | None = None
-    pairs: int = 1  # fresh processes of the program, and the same number of eager processes
+    pairs: int = 1  # number of fresh processes that ran the program, and of as many eager processes
     preparing: dict[str, float] = {}  # seconds until each baseline other than eager was ready to be timed, compilation included; these times overlap
     waiting: float | None = None  # seconds during which other judges measured on the device; null in reports that predate this field
     measuring: float | None = None  # seconds with exclusive use of the device (warm-up, blocks, checks); like `waiting`, it includes repeats
-    repeatability: str = ""  # how much processes of the same code differ on this host, and how that was determined
+    repeatability: str = ""  # how much processes that run the same code differ on this host, and how that was determined
 
     @property
     def earlier(self) -> bool:
-        """Returns whether an earlier clock measured this timing, so that it is not comparable with today's measurements."""
+        """Returns whether this timing was measured by an earlier clock and is therefore not comparable with today's measurements."""
         return self.clock < CLOCK
 
 
@@ -190,7 +190,7 @@ class Report(BaseModel):
     protection: Protection
     stages: list[Stage] = []
     weights: WeightsFrom | None = None
-    backward: bool = False  # gradients were also compared, and every time covers forward plus backward
+    backward: bool = False  # whether gradients were also compared, in which case every time covers forward plus backward
     oracle: str = ""  # where fp64 was computed ("cuda:0", "cpu"), or why it was not available
     build: BuildInfo | None = None
     trials: list[Trial] = []
@@ -206,7 +206,7 @@ class Report(BaseModel):
     floor_ms: float | None = None  # roofline bound for the task on this device
     floor_fraction: float | None = None  # floor_ms / program_ms
     seed: int | None = None  # logged, and shown after the verdict; never passed to the runner
-    without_static: bool = False  # the static stage was disabled to test later stages: this is never a result, so `speedup` is null
+    without_static: bool = False  # whether the static stage was disabled to test later stages; such a report is never a result, so `speedup` is null
     reasons: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -222,7 +222,7 @@ class Report(BaseModel):
 
     @property
     def host_busy(self) -> bool:
-        """Returns whether nothing was found against the program and only other work on the host prevented its measurement."""
+        """Returns whether there were no findings against the program, and only other work on the host prevented its measurement."""
         return self.status == "inconclusive" and any(said in self.message for said in BUSY_HOST)
 
     @property

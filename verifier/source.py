@@ -1,4 +1,4 @@
-"""Reads an untrusted Python source without running it: where it is wrong, and what it defines."""
+"""Reads an untrusted Python source without running it, to find out where it is wrong and what it defines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Problem(BaseModel):
 
 
 class SourceError(ValueError):
-    """Raised for an unusable source; `problems` says where and why."""
+    """Raised for an unusable source; `problems` says where the source is wrong and why."""
 
     def __init__(self, problems: list[Problem]):
         super().__init__("; ".join(f"line {p.line}: {p.message}" if p.line else p.message for p in problems))

@@ -21,8 +21,8 @@ LIBRARIES = "transformers,timm,torchvision"  # model libraries, if the verifier'
 
 
 def allowed_imports(named: str | None) -> frozenset[str]:
-    """Returns the modules that a task may import: PyTorch's, the standard library, and those that the operator names, separated by commas (null: the
-    usual model libraries)."""
+    """Returns the modules that a task may import: PyTorch's, the standard library's, and those that the operator names, separated by commas (null:
+    the usual model libraries)."""
     libraries = {name.strip() for name in (LIBRARIES if named is None else named).split(",")} - {""}
     return frozenset({"torch", "numpy", "einops", *libraries}) | frozenset(sys.stdlib_module_names)
 
@@ -54,7 +54,8 @@ class Task:
 
 
 def _model_problems(tree: ast.Module, model: ast.stmt | None) -> Iterator[Problem]:
-    """Yields the problems that keep the model from being read: it must be a class statement of the module, with forward as a method."""
+    """Yields the problems that prevent the model from being read: it must be defined by a class statement at module level, with forward as a
+    method."""
     if not isinstance(model, ast.ClassDef):
         hint = "define `class Model(nn.Module)` with `__init__` and `forward`"
         if model is not None and not isinstance(model, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -81,7 +82,7 @@ def _model_problems(tree: ast.Module, model: ast.stmt | None) -> Iterator[Proble
 
 
 def _assigned_forward(tree: ast.Module, model: ast.ClassDef) -> int | None:
-    """Returns the line at which the class or its instance gets another `forward`, or null."""
+    """Returns the line at which the class or its instance is given another `forward`, or null."""
     owners = {"Model"}
     for item in model.body:
         if isinstance(item, ast.FunctionDef) and item.args.args:
@@ -137,7 +138,7 @@ class TensorSpec(BaseModel):
 
 
 class Admission(BaseModel):
-    """The result of the job `admit`: whether the task is usable, and its properties."""
+    """The result of the `admit` job: whether the task is usable, and its properties."""
 
     task: str  # sha
     ok: bool
@@ -149,7 +150,7 @@ class Admission(BaseModel):
     parameters: int = 0  # number of floating-point elements in the state dict
     state_bytes: int = 0
     eager_ms: float | None = None  # median of a few calls; a display estimate, never a result
-    trivial_by: str = ""  # with the flag `trivial`: the guess that passed, e.g. "zeros"
+    trivial_by: str = ""  # if the `trivial` flag is set: the guess that passed, e.g. "zeros"
     deterministic: bool | None = None  # whether repeating a call gives the same bits
     oracle: str = ""  # where fp64 was computed ("cuda:0", "cpu"), or why it was not available
     memory_bytes: int | None = None  # approximate peak device memory of a verification; measured, including the fp64 run

@@ -1,4 +1,4 @@
-"""Measures the server's response time for each main page of the site with a full database: 50 consecutive requests per page."""
+"""Measures the server's response time for each main page of the site with a full database, using 50 consecutive requests per page."""
 
 from __future__ import annotations
 

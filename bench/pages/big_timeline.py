@@ -1,7 +1,7 @@
 """Makes a recording that resembles training steps, with any number of events.
 
-It has several GPUs with three streams each, launches that run ahead of them, nested ranges and operators. Durations are drawn per kernel from the
-times that a transformer's kernels take on an H200."""
+The recording has several GPUs with three streams each, launches that run ahead of the streams, nested ranges, and operators. Durations are drawn per
+kernel from the times that a transformer's kernels take on an H200."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def big_timeline(events: int = 1_000_000, gpus: int = 2, seed: int = 1) -> Timel
 
 
 def _ranges(add, row: int, begins: np.ndarray, ends: np.ndarray, number: dict[str, int]) -> None:
-    """Nested ranges iter > layer > block, each of which encloses the calls that it made."""
+    """Adds nested ranges (iter > layer > block), each of which encloses the calls made within it."""
     calls = len(begins)
     for depth, size in ((0, CALLS_A_BLOCK * BLOCKS_A_LAYER * LAYERS), (1, CALLS_A_BLOCK * BLOCKS_A_LAYER), (2, CALLS_A_BLOCK)):
         first = np.arange(0, calls, size)

@@ -12,9 +12,9 @@ from bench.pages.rows import Row, percentile
 from bench.pages.seed import Seeded
 
 LINES = 4000
-PAIRS = 24  # each is requested once in each layout, so every response is cold
+PAIRS = 24  # number of pairs; each is requested once in each layout, so every response is cold
 WARM_UP = 2
-WHOLE = 4  # pairs whose other parts are requested too
+WHOLE = 4  # number of pairs whose other parts are also requested
 BAR_MS = 300.0
 TASK_BAR_MS = 200.0  # a main-thread task that takes longer than this feels like a freeze
 TASKS = """window.tasks = [];
@@ -107,7 +107,7 @@ def alone() -> list[Row]:
 
 
 def in_process(seeded: Seeded) -> list[Row]:
-    """Measures processor time of a first response, without web server and network, with cold caches in this process."""
+    """Measures the processor time of a first response with cold caches in this process, without a web server or a network."""
     from django.test import Client
 
     from webapp.accounts.models import User
@@ -129,7 +129,7 @@ def in_process(seeded: Seeded) -> list[Row]:
 
 
 def scrolled(page, address: str, layout: str) -> list[Row]:
-    """Opens the diff and scrolls to the end as fast as a person would; the longest main-thread task counts as the freeze."""
+    """Opens the diff and scrolls to the end as fast as a person would. The longest main-thread task is reported as the freeze."""
     page.add_init_script(TASKS)
     begun = time.perf_counter()
     page.goto(address, wait_until="domcontentloaded")

@@ -64,7 +64,7 @@ ON CONFLICT DO NOTHING
 
 
 def prepare(seeded: Seeded) -> None:
-    """Inserts rows with SQL; which rows count is decided once at the end instead of row by row."""
+    """Inserts rows with SQL. Which rows count is decided once, at the end, rather than row by row."""
     from django.db import connection, transaction
 
     from webapp.leaderboard.counting import count_all
@@ -161,7 +161,7 @@ def _answered(client: httpx.Client, address: str) -> float:
 
 
 class _Stopwatch:
-    """Accumulates query times until the rows have arrived, separately for the ORM and for the ranking."""
+    """Accumulates the times from sending queries until their rows have arrived, separately for the ORM and for the ranking."""
 
     def __init__(self):
         self.spent = 0.0

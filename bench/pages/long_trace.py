@@ -48,8 +48,8 @@ def long_trace(user, least: int, *, delta_characters: int, total_bytes: int = 0)
 
 
 def _attempt(run, number: int, rng: random.Random, delta_characters: int) -> Iterator:
-    """Generates about 100 events: a question, its streamed answer, a program, its verdict, and what follows. The verdict is the fourth event from the
-    end."""
+    """Generates about 100 events: a question, its streamed answer, a program, its verdict, and the events that follow. The verdict is the fourth
+    event from the end."""
     from agents.events import NewEvent
     from tests.browser import sample_run
     from webapp.runs import artefacts

@@ -2,9 +2,9 @@
 
     python -m bench.pages.run [trace timeline diffs leaderboard ...] [--runs 10000] [--events 1000000] [--data DIR] [--out FILE]
 
-Starts database and web process as `make run` does, fills the database (bench/pages/seed.py; with `--data DIR` only if DIR is new), and hands a
-signed-in page to each measuring module of this folder. A module defines `measure(page, base_url, seeded) -> list[Row]`. If it needs more data than
-the seed, it also defines `prepare(seeded)`, which writes the data through Django and records what it made in `seeded.places`. Results go to
+Starts the database and the web process as `make run` does, fills the database (bench/pages/seed.py; with `--data DIR`, only if DIR is new), and hands
+a signed-in page to each measuring module in this folder. A module defines `measure(page, base_url, seeded) -> list[Row]`. If it needs more data than
+the seed, it also defines `prepare(seeded)`, which writes the data through Django and records what it has created in `seeded.places`. Results go to
 bench/results/pages.json, or to pages-NAME.json if modules are named. The exit status is 1 if a target is missed.
 """
 
@@ -43,7 +43,7 @@ def main() -> int:
     os.environ |= {"DATA_DIR": str(data), "DJANGO_SETTINGS_MODULE": "webapp.settings", "PORT": str(free_port()), "DJANGO_ALLOW_ASYNC_UNSAFE": "1"}
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as in the web process
     os.environ.pop("DATABASE_URL", None)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # stop the stack when this process ends
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ensures that the stack is stopped when this process ends
     load = os.getloadavg()[0]
     stack = subprocess.Popen(
         [sys.executable, "-m", "webapp.supervisor", "--only", "web"], cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True

@@ -15,7 +15,7 @@ OUTCOMES = ["improved", "improved", "matched", "failed", "cancelled", "out_of_bu
 
 @dataclass
 class Seeded:
-    """What the measuring modules can find in the database; ids are text. They may add to `places` in `prepare`."""
+    """What the measuring modules can find in the database; ids are text. The modules may add to `places` in `prepare`."""
 
     user: int  # the user who signs in; a member of all teams that own runs
     team: str  # the team of the long traces
@@ -60,8 +60,8 @@ def _fill(runs: int, events: int) -> Seeded:
 
 
 def copy_runs(template, count: int, events: int) -> None:
-    """Copies `count` runs like the template, spread over the last 90 days, with candidates, verdicts and the first of its events, until there are
-    `events` in total."""
+    """Copies the template run `count` times, spread over the last 90 days, with candidates, verdicts and the first of its events, until there are
+    `events` events in total."""
     from django.db import connection, transaction
 
     each, more = divmod(events, count)
@@ -113,7 +113,7 @@ class Copied:
     given: dict[str, Any]
 
     def insert(self, table: str, where: str, **changed: str) -> None:
-        """Copies rows of a table. `changed` are the columns that differ, as SQL over the copy `c` and the original row `o`."""
+        """Copies rows of a table. `changed` holds the columns that differ, as SQL over the copy `c` and the original row `o`."""
         query = "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
         self.cursor.execute(query, [table])
         names = [name for (name,) in self.cursor.fetchall()]

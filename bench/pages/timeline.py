@@ -1,4 +1,4 @@
-"""Measures a timeline of a million events: from the bytes to the first picture, and the frames of scripted zooms and pans.
+"""Measures a timeline of a million events: the time from the bytes to the first picture, and the frames of scripted zooms and pans.
 
 A frame is the work of the page's main thread from the start of the animation frame, in which the timeline is drawn, until the thread is free again
 after layout and painting. Performance marks in the page record the times.
@@ -20,7 +20,7 @@ FRAME_MS = 16
 LOADS = 3
 PATIENCE_MS = 240_000  # timeout after which the page counts as broken, not just slow
 
-# Moves a view 60 times in each of these ways, with one performance measure per frame, grouped by way.
+# Makes 60 moves of each of these kinds, with one performance measure per frame, grouped by kind of move.
 MOVES = """async (box) => {
   const view = box.timeline, channel = new MessageChannel();
   let free = null;
@@ -87,7 +87,7 @@ def measure(page: Any, base_url: str, seeded: Any) -> list[Row]:
     first: list[float] = []
     for _ in range(LOADS):
         page.goto(base_url + seeded.places["timeline"])
-        page.wait_for_selector(".timeline-summary b, .timeline-problem", timeout=PATIENCE_MS)  # the figures appear after the picture
+        page.wait_for_selector(".timeline-summary b, .timeline-problem", timeout=PATIENCE_MS)  # the figures appear after the picture has been drawn
         if page.locator(".timeline-problem").count():
             raise RuntimeError(page.locator(".timeline-problem").inner_text())
         first.append(

@@ -1,4 +1,5 @@
-"""Measures the trace explorer: time until 20,000 events and 50 MB are usable, scrolling at 60 frames per second, search, deep links, memory."""
+"""Measures the trace explorer: the time until 20,000 events and 50 MB are usable, scrolling at 60 frames per second, search, deep links, and
+memory."""
 
 from __future__ import annotations
 
@@ -88,7 +89,8 @@ def scrolled(page, name: str) -> list[Row]:
 
 
 def searched(page, name: str) -> list[Row]:
-    """Measures the time from the last key to the hit count over the whole trace, including the pause after the last key (0.22 s)."""
+    """Measures the time from the last keystroke until the hit count for the whole trace appears, including the pause after that keystroke (0.22
+    s)."""
     samples = []
     for word in ("occupancy", "registers spill", '"nothing says this"'):
         page.keyboard.press("Escape")

@@ -1,4 +1,4 @@
-"""Finds the kernels that each of several programs launches per call, from one torch.profiler recording, for the diagnosis."""
+"""Finds the kernels that each of several programs launches per call, from one torch.profiler recording. A diagnosis uses the result."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Seen:
 
 
 def seen(models: list[torch.nn.Module], inputs: list[Any], launchers: list[frozenset[str]]) -> list[Seen | None]:
-    """Returns one entry per program, each given with the names of its launchers, or None if the recording has nothing about it. Every call ends with
-    a sync, so everything that ran within the call's range belongs to it."""
+    """Returns one entry per program, or None for a program that does not appear in the recording. Each program is given with the names of its
+    launchers. Every call ends with a sync, so everything that ran within a call's range belongs to that call."""
     if not models:
         return []
     with torch.no_grad(), profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
@@ -59,7 +59,7 @@ def seen(models: list[torch.nn.Module], inputs: list[Any], launchers: list[froze
 
 
 def sorted_out(events: list[dict], ranges: dict[int, tuple[float, float]]) -> dict[int, list[dict]]:
-    """Groups events by program according to the time at which they began. Kernels get the names that they have in their own program."""
+    """Groups events by program according to the time at which they began. Kernels are given the names that they have in their own program."""
     order = sorted(ranges, key=ranges.__getitem__)
     begins = [ranges[number][0] for number in order]
     found: dict[int, list[dict]] = {number: [] for number in ranges}

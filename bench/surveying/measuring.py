@@ -36,7 +36,7 @@ from verifier.source import sha256
 COHORT = 64  # number of programs that are loaded and timed in turn
 BLOCKS = 6
 BLOCK_CALLS = 4
-BLOCK_NS = 4_000_000  # blocks of slower calls contain fewer calls
+BLOCK_NS = 4_000_000  # blocks contain fewer calls if the calls are slower
 TOLERANCE = 1e-4  # relative to eager's output, in |a-b| / (|b| + rms(b)): a different order of fp32 sums stays far below this
 SEED = 20261121
 
@@ -81,7 +81,7 @@ class Bench:
 
     def run(self, flying: Path, until: float, on_cohort: Callable[[], None]) -> bool:
         """Measures everything that has no result yet. Returns false if the time runs out first. `flying` names the program that is being tried for
-        the first time. If it kills this process, the file identifies it to the process that restarts the survey."""
+        the first time. If that program kills this process, the file identifies it to the process that restarts the survey."""
         open_numbers = [n for n in range(len(self.prepared.space.sources)) if n not in self.results]
         random.Random(SEED).shuffle(open_numbers)
         for at in range(0, len(open_numbers), COHORT):
@@ -116,7 +116,7 @@ class Bench:
         names = [launcher_names(request) if request is not None else frozenset() for request in requests]
         try:
             return seen([loaded.model for loaded in cohort], self.inputs, names)
-        except Exception as error:  # catch any error, because a missing class must not end a survey
+        except Exception as error:  # any error is caught, because a missing class must not end a survey
             print(f"  {self.prepared.subject.name}: no recording of a cohort ({type(error).__name__}: {str(error)[:200]})", flush=True)
             return nothing
 
@@ -135,7 +135,7 @@ class Bench:
             with torch.no_grad():
                 output = model(*self.inputs)
             self.watch.sync()
-        except Exception as error:  # any exception that a program raises is its verdict
+        except Exception as error:  # an exception that a program raises becomes its verdict
             self.watch.check()
             self.results[number] = Result("crashed", note=f"{type(error).__name__}: {error}"[:500])
             return None

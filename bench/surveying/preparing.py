@@ -13,9 +13,9 @@ from bench.surveying.suite import Subject
 from compiler import CompilerPlan, DeviceFigures, make_plan
 from verifier.build.raw import RawRequest
 
-WANTED = 220  # distinct programs per task
-MOST = 4096  # points per task
-BATCH = 16  # programs per compiler run
+WANTED = 220  # maximum number of distinct programs per task
+MOST = 4096  # maximum number of points per task
+BATCH = 16  # number of programs per compiler run
 
 
 @dataclass

@@ -18,7 +18,7 @@ import torch
 from verifier.devices.base import GO, REFRESH, SEEN, Device
 from verifier.devices.opening import open_device
 
-WARM_MS = 0.3  # the GPU is never idle for long here; the verifier's 3 ms cover the drawing of inputs
+WARM_MS = 0.3  # the GPU is never idle for long here; the verifier's 3 ms also cover the time in which inputs are drawn
 DISPATCHES = 3  # brings torch's launch path back into the host's caches, as in the verifier's party
 ANSWER_BYTES = 9  # "f" followed by eight bytes of nanoseconds
 
@@ -90,7 +90,7 @@ class Stopwatch:
                 raise DeviceLost(str(error).splitlines()[0]) from None
 
     def empty(self) -> None:
-        """Frees the memory of deleted models, because a captured graph stays alive until the garbage collector runs."""
+        """Frees the memory of deleted models by running the garbage collector, because a captured graph stays alive until then."""
         gc.collect()
         if self.cuda:
             torch.cuda.empty_cache()

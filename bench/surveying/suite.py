@@ -1,4 +1,4 @@
-"""The tasks on which landscapes are measured: the examples, in sizes that occupy a GPU, and further operators that are defined here."""
+"""The tasks for which landscapes are measured: the examples, in sizes that occupy a GPU, and further operators that are defined here."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from compiler import DeviceFigures
 from verifier.devices.cuda_driver import GpuIdentity
 
 AHEAD = 4  # number of tasks that are prepared ahead of the one being measured
-MAX_DEATHS = 6  # number of deaths of the measuring process after which a shard is abandoned
+MAX_DEATHS = 6  # number of times that the measuring process may die before a shard is abandoned
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Shard:
     cores: list[int]  # processors for workers; the measuring process uses others
     facts: dict[str, Any] | None = None  # the device figures for plans, from a verifier's environment; None: query the driver
     begun: float = field(default_factory=time.monotonic)
-    spent: dict[str, float] = field(default_factory=dict)  # seconds of device time per task
+    spent: dict[str, float] = field(default_factory=dict)  # device time per task in seconds
 
     @property
     def flying(self) -> Path:
@@ -199,7 +199,7 @@ def _at_work(cores: list[int]) -> None:
         try:
             os.sched_setaffinity(0, cores)
         except OSError:
-            pass  # a container that allows different processors
+            pass  # a container that does not allow these processors
 
 
 def restarted(command: Callable[[float], Sequence[str]], flying: Path, seconds: float) -> int:

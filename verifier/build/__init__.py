@@ -1,1 +1,1 @@
-"""Runs each build that a program requests once, in a sandbox."""
+"""Runs each build that a program requests, once and in a sandbox."""

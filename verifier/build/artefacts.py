@@ -13,14 +13,14 @@ MAX_FAILURE = 6000  # maximum length of a compiler's output, in characters
 
 @dataclass
 class Asked:
-    """A build that the program requested. `failure` holds the compiler output of a failed build, which makes the program's own request fail in the
-    same way."""
+    """A build that the program requested. `failure` holds the compiler output of a failed build, with which the program's own request then fails
+    as well."""
 
     kind: str
     name: str
     key: str
     sha256: str  # covers sources, flags and files
-    nbytes: int  # size of its texts
+    nbytes: int  # total size of its texts
     when: str = AT_IMPORT  # what the program was doing: "import", "construct", "call"
     line: int | None = None
     seconds: float = 0.0

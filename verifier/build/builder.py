@@ -28,7 +28,7 @@ class Builder:
         self.home = home
 
     def do_build(self, frame: Frame) -> dict[str, Any]:
-        """Replies with the concatenated bytes of the libraries, their names and sizes, the requested builds, notes on how each one was made, and the
+        """Replies with the concatenated bytes of the libraries, their names and sizes, the requested builds, notes on how each one was built, and the
         C++ flags that had no precompiled header. `requests` lists builds that the program requests later; they are compiled in the same call."""
         folder = self._folder(frame)
         at = 0
@@ -49,7 +49,8 @@ class Builder:
         return {"type": "built", "seconds": time.monotonic() - begin, "failure": failure, **self._made(workshop)}
 
     def do_later(self, frame: Frame) -> dict[str, Any]:
-        """Builds one request (raw, as JSON) that a program made in a runner, and replies as `do_build` does. The program itself is not loaded."""
+        """Builds one request (sent as JSON in the raw bytes) that a program made in a runner, and replies as `do_build` does. The program itself is
+        not loaded."""
         workshop = Workshop(self._folder(frame), self.home, frame.text("headers"))
         request = BuildRequest.read(json.loads(frame.raw))
         begin = time.monotonic()
@@ -64,7 +65,7 @@ class Builder:
         return folder
 
     def _later(self, workshop: Workshop, request: BuildRequest) -> dict[str, Any] | None:
-        """Builds a later request. Returns null if there is a library, otherwise the reason why there is none."""
+        """Builds a later request. Returns null if the build produces a library; otherwise, returns the reason why it does not."""
         before = dict(os.environ)
         os.environ.update(request.environment(os.path.join(self.home, "inline-" + request.key)))
         try:

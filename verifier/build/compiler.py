@@ -31,7 +31,7 @@ class Compiler:
 
 
 def raw_library(request: RawRequest, folder: str) -> tuple[str, bytes, str]:
-    """Returns the library's name and bytes (empty if compilation fails) and, in that case, the embedded helper's message."""
+    """Returns the library's name, its bytes (empty if compilation fails) and, after a failure, the embedded helper's message."""
     arch = os.environ.get("STITCH_CUDA_ARCH", "native")
     name = request.library(arch)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:

@@ -91,7 +91,7 @@ class Accelerator:
     wanted: list[list[str]] = field(default_factory=list)  # C++ flags that had no precompiled header
 
     def install(self, extension: Any) -> None:
-        """Installs the replacement. `extension`: the module `torch.utils.cpp_extension`."""
+        """Installs the replacement. `extension` is the `torch.utils.cpp_extension` module."""
         self.ordinary, extension._run_ninja_build = extension._run_ninja_build, self.build
         # Ninja itself is needed only for unusual builds. If it was installed as a Python package, its executable is next to the interpreter.
         extension.verify_ninja_availability = lambda: None
@@ -110,7 +110,7 @@ class Accelerator:
             results = list(pool.map(lambda unit: self._unit(ninja, unit), ninja.units))
         failed = [done for done in results if done.returncode != 0]
         if failed:
-            raise RuntimeError(f"{error_prefix}:\n" + "\n".join(done.output for done in failed))  # each line of output begins with its file
+            raise RuntimeError(f"{error_prefix}:\n" + "\n".join(done.output for done in failed))  # each line of output begins with its file's name
         link = [*ninja.words("cxx"), *(unit.target for unit in ninja.units), *ninja.words("ldflags"), "-o", ninja.library]
         done = subprocess.run(link, cwd=ninja.folder, capture_output=True, text=True)
         if done.returncode != 0:
@@ -189,8 +189,8 @@ def first_error(output: str) -> str:
 
 
 def is_final(output: str, include: str) -> bool:
-    """Returns whether the ordinary headers would give the same errors, that is, syntax errors or names that no header declares. This avoids a second
-    compilation for a mistyped name, which would take most of a minute."""
+    """Returns whether the ordinary headers would lead to the same errors, that is, whether the errors are syntax errors or names that no header
+    declares. This avoids a second compilation for a mistyped name, which would take most of a minute."""
     if "ptxas" in output and "error" in output:
         return True
     errors = [match["text"] for match in _ERROR.finditer(output)]

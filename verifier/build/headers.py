@@ -1,5 +1,5 @@
-"""Precompiled headers for extension bindings. A separate builder makes them once per host. The judge owns them; every other process has read-only
-access."""
+"""Precompiled headers for extension bindings. A separate builder creates them once per host. The judge owns them; every other process has
+read-only access."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ USUAL: tuple[list[str], ...] = ([], ["-O2"], ["-O3"])  # `extra_cflags` of most 
 @dataclass(frozen=True)
 class Made:
     key: str
-    seconds: float  # compiler time
+    seconds: float  # compilation time
     nbytes: int
 
 
@@ -57,7 +57,7 @@ class Headers:
                 shutil.rmtree(other, ignore_errors=True)
         self.wanted: dict[str, list[str]] = {}
         self._work: threading.Thread | None = None
-        # Hashing a few hundred megabytes takes about as long as importing torch takes in the judge.
+        # Hashing a few hundred megabytes takes about as long as the judge's import of torch.
         self._checking = threading.Thread(target=self._check, daemon=True)
         self._checking.start()
 

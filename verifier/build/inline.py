@@ -128,8 +128,9 @@ def opened(request: BuildRequest, found: list[str], wrap: Callable[[ModuleType],
 
 
 class Lookup:
-    """The runner's side. Finds the libraries that builders made for the same requests. If a request was never built, this process exits and leaves a
-    note for the judge at `wish`. `failed` maps the key of a request to the compiler output. `wrap` wraps modules whose calls are monitored."""
+    """The runner's side. Finds the libraries that builders have produced for the same requests. If a request was never built, this process exits and
+    leaves a note for the judge at `wish`. `failed` maps the key of a request to the compiler output. `wrap` wraps modules whose calls are
+    monitored."""
 
     def __init__(self, folder: str, home: str, failed: dict[str, str], wish: int, wrap: Callable[[ModuleType], ModuleType] = lambda module: module):
         self.folder = folder
@@ -193,7 +194,7 @@ def _with_extension(then: Callable[[ModuleType], None]) -> None:
 
 
 class OnImport(importlib.abc.MetaPathFinder):
-    """Calls `then` with the module `name` after something has imported that module. The import is slow, and most programs never need it."""
+    """Calls `then` with the `name` module after something has imported it. The import is slow, and most programs never need it."""
 
     def __init__(self, name: str, then: Callable[[ModuleType], None]):
         self.name = name

@@ -109,7 +109,7 @@ class Built:
         return failure_of(data, "", missing, info, self.program.source)
 
     def _made(self, request: BuildRequest) -> Artefacts:
-        """Takes the library from the store if any program has already had it built."""
+        """Takes the library from the store if it has already been built for any program."""
         known = self.store.get(request.digest)
         if known is not None:
             return known

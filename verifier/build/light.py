@@ -1,11 +1,11 @@
 """Light torch headers for one source. They are in a folder that precedes torch's own in the include path, and its umbrella headers contain only what
 the source uses by name.
 
-Nothing in torch is replaced. The class `at::Tensor` has the same layout and symbols, but declares only those of its 1,200 generated methods that the
+Nothing in torch is replaced. The `at::Tensor` class has the same layout and symbols, but declares only those of its 1,200 generated methods that the
 source calls. Similarly, only the functions that the source calls are declared. All text is extracted from the headers of the installed torch. If the
-extraction does not work for this torch version, `light_headers` raises an exception. If a source needs more than it names, compilation fails. In both
-cases the ordinary headers are used. Measured on an H200 host with torch 2.11: including `torch/extension.h` in a CUDA unit takes 48 s;
-`ATen/core/TensorBase.h` takes 4 to 5 s.
+extraction does not work for this torch version, `light_headers` raises an exception. If a source needs something that it does not name, compilation
+fails. In both cases, the ordinary headers are used. Measured on an H200 host with torch 2.11: including `torch/extension.h` in a CUDA unit takes 48
+s; `ATen/core/TensorBase.h` takes 4 to 5 s.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _STANDARD = (
 )
 _BASIC = ("ATen/core/Tensor.h", "c10/core/ScalarType.h", "c10/util/ArrayRef.h", "c10/util/Exception.h")
 # The header that is precompiled once per host. It contains everything that `PYBIND11_MODULE` and `torch::wrap_pybind_function` need, with the
-# complete class `Tensor`.
+# complete `Tensor` class.
 _BINDING = (*_BASIC, "torch/csrc/Exceptions.h", "torch/csrc/utils/pybind.h")
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"", re.DOTALL)
@@ -133,7 +133,7 @@ def precompiled_key(flags: list[str]) -> str:
 
 
 def _code(source: str) -> str:
-    """Strips comments and strings from a source, because messages can mention functions that are not called. Keeps quoted header names."""
+    """Strips comments and strings from a source, because messages can mention functions that the source does not call. Keeps quoted header names."""
     return _COMMENT.sub(lambda match: match[0] if match[0].endswith(('.h"', '.cuh"')) else " ", source)
 
 

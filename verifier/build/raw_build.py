@@ -29,7 +29,7 @@ class RawBuild:
         return self._artefacts
 
     def close(self) -> None:
-        """Ends the party. Must be called from the thread that created this object."""
+        """Terminates the party. Must be called from the thread that created this object."""
         self.party.spawned.kill()
         self._thread.join(timeout=10)
         self.pool.dismiss(self.party)

@@ -1,8 +1,8 @@
 """A program's build request as data: its sources, its flags, the files that they include, and the environment variables that compilers read.
 
 A request has the same digest in every process and in every form: arguments can be positional or named, files can be in a folder with another name,
-and output can be verbose or not. Therefore, a runner can find the library that a builder made, and a runner can pass a request to a builder without
-the program.
+and output can be verbose or not. Therefore, a runner can find the library that a builder made for the request, or pass the request to a builder
+that does not have the program.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class _Folders:
         return os.path.relpath(real, self.home) if real.startswith(self.home + os.sep) else ""
 
     def add(self, folder: str) -> str:
-        """Adds an include folder and returns it in the form used in arguments. Returns a folder unchanged if it is not the program's."""
+        """Adds an include folder and returns it in the form used in arguments. A folder that does not belong to the program is returned unchanged."""
         if os.path.realpath(os.path.join(self.spelled, folder)) == self.home:
             path, named = ".", HOME
         else:

@@ -60,7 +60,7 @@ class Store:
             sound = False
         except (OSError, ValueError, TypeError, KeyError):
             sound = False
-        if not sound:  # an interrupted write, a damaged disk or a modified file: build again
+        if not sound:  # an interrupted write, a damaged disk or a modified file: the entry is built again
             shutil.rmtree(entry, ignore_errors=True)
             return None
         return Artefacts(index, data, seconds, asked)

@@ -1,4 +1,4 @@
-"""Hands over the cubins that Triton made in a runner, as evidence for the resource figures in the report."""
+"""Hands over the cubins that Triton compiled in a runner, as evidence for the resource figures in the report."""
 
 # sandboxed: reads files that a program may have written
 

@@ -2,7 +2,7 @@
 concurrently.
 
 The note is written to memory that the judge created. A program can request a build in the middle of a timed call, when the process communicates only
-with the clock. Its content is untrusted: it serves only as data for a builder and as evidence for the report.
+with the clock. The note is untrusted: it serves only as data for a builder and as evidence for the report.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LENGTH = 8
 
 
 class Wish:
-    """The judge's side. Its size is fixed, and no party can change it."""
+    """The judge's side. The memory has a fixed size, which no party can change."""
 
     def __init__(self) -> None:
         self.fd = os.memfd_create("wish", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)

@@ -1,5 +1,5 @@
 """Binds a party's threads to processors. The judge controls the binding from outside; a party is not allowed to move itself (`seccomp.py`). A program
-that had a processor to itself would benefit from warm caches, whereas eager shares its processor with all other sides and finds the caches cold."""
+that had a processor to itself would benefit from warm caches, whereas eager shares its processor with all other sides and starts with cold caches."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Binding:
 
 def bind(threads: Iterable[int], processors: list[int]) -> None:
     for thread in threads:
-        with contextlib.suppress(OSError):  # the thread has ended, or a container allows only other processors
+        with contextlib.suppress(OSError):  # the thread has ended, or a container does not allow these processors
             os.sched_setaffinity(thread, processors)
 
 

@@ -187,7 +187,7 @@ class Cgroup:
         return self.kind == "v2" and _write(self.folders[0] / "cgroup.freeze", str(int(frozen)))
 
     def kill(self) -> None:
-        """Kills everything in the group, including processes that have left their session and processes that were forked while the list was being
+        """Kills everything in the group, including processes that have left their session and those that were forked while the list was being
         read."""
         if self.kind == "v2" and _write(self.folders[0] / "cgroup.kill", "1"):  # Linux 5.14
             return
@@ -202,7 +202,7 @@ class Cgroup:
 
     def remove(self) -> bool:
         """Removes the group and returns whether it no longer exists. A killed process leaves its group after a short delay."""
-        with self._closing:  # called both after a failure in one thread and at a regular end in another
+        with self._closing:  # called from one thread after a failure, and from another on normal completion
             open_files, self.procs, self.usage = [*self.procs, self.usage], [], -1
         for fd in open_files:
             if fd >= 0:

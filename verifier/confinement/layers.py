@@ -14,7 +14,7 @@ _failed: dict[str, str] = {}  # layers that this host supports but that a party 
 
 
 def layer_failed(layer: str, error: str) -> None:
-    """Records that a party could not apply a layer. The party reports this before it runs any stranger's source. From then on, reports list the layer
+    """Records that a party could not apply a layer. The party reports this before it runs any untrusted source. From then on, reports list the layer
     as missing."""
     _failed[layer] = error[:200]
 

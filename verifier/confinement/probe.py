@@ -1,6 +1,6 @@
-"""Tests whether this host can confine a stranger's source. If it cannot, explains how to fix that.
+"""Tests whether this host can confine an untrusted source. If it cannot, explains how to fix that.
 
-The probe fails closed: if bubblewrap does not work, or does not answer in time, no stranger's source runs. A result is valid for only a few seconds,
+The probe fails closed: if bubblewrap does not work, or does not answer in time, no untrusted source runs. A result is valid for only a few seconds,
 not for the life of a process, because a host may be busy or may soon be set up correctly. `SANDBOX=none` (`--no-sandbox`) is the only way to bypass
 the probe, and every result records that it was used.
 """
@@ -27,7 +27,7 @@ _CLONE, _MOST = Path("/proc/sys/kernel/unprivileged_userns_clone"), Path("/proc/
 
 
 class NoSandbox(OSError):
-    """Raised when no stranger's source can run on this host. The message explains what to do."""
+    """Raised when no untrusted source may run on this host. The message explains what to do."""
 
 
 @dataclass(frozen=True)

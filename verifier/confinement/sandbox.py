@@ -32,7 +32,7 @@ ALLOCATOR = "glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=10
 
 @dataclass(frozen=True)
 class PartySpec:
-    """Everything that is needed to start a party except its role, which it receives later."""
+    """Everything that is needed to start a party, except its role, which the party receives later."""
 
     limits: Limits
     binds: Sequence[Bind] = ()  # paths that this party reads, in addition to the paths that every party reads
@@ -97,8 +97,8 @@ def spawn(spec: PartySpec) -> Spawned:
 
 
 def _boot(spec: PartySpec, fd: int, wrap: str, home: str) -> dict[str, Any]:
-    """Returns the first message that the party reads (`verifier.parties.party.main`). It specifies the party's channel, its limits and its
-    imports."""
+    """Returns the first message that the party reads (`verifier.parties.party.main`). The message specifies the party's channel, limits
+    and imports."""
     return {
         "fd": fd,
         "rlimits": _rlimits(spec.limits, spec.data_limit),
@@ -124,7 +124,7 @@ def _environment(home: str, variables: Mapping[str, str]) -> dict[str, str]:
         "HOME": home,
         "TMPDIR": home,
         "LANG": "C.UTF-8",
-        "USER": "party",  # the sandbox has no passwd file, and torch asks for the user name
+        "USER": "party",  # the sandbox has no passwd file, but torch looks up the user name
         "LOGNAME": "party",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",

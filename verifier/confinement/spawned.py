@@ -96,7 +96,7 @@ class Spawned:
         self._still(False)
 
     def members(self) -> list[int]:
-        """Returns all its processes."""
+        """Returns all processes of the party."""
         return self.group.pids() if self.group is not None else family_of(self.process.pid)
 
     def main_pid(self) -> int | None:
@@ -132,8 +132,8 @@ class Spawned:
                 os.kill(pid, signal.SIGKILL)
 
     def end(self) -> int | None:
-        """Kills any remaining processes, frees all resources, and returns the exit status (negative for a signal). Processes that do not die are
-        recorded in `survivors`."""
+        """Kills any remaining processes, frees all resources, and returns the exit status (negative for a signal). Records processes that do not
+        die in `survivors`."""
         if self.ended:
             return self.process.returncode
         status = self.process.poll()
@@ -209,7 +209,8 @@ class MainProcess:
 
 
 def wait(process: subprocess.Popen[bytes], seconds: float) -> int:
-    """Waits like `Popen.wait`, but without polling, which can sleep up to 50 ms after a process has ended. Raises `subprocess.TimeoutExpired`."""
+    """Waits as `Popen.wait` does, but without polling, which may sleep for up to 50 ms after a process has ended. Raises
+    `subprocess.TimeoutExpired`."""
     if process.poll() is None:
         try:
             fd = os.pidfd_open(process.pid)

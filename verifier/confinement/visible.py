@@ -15,7 +15,7 @@ from verifier.confinement.probe import SYSTEM, SYSTEM_FILES, probe
 from verifier.devices.base import Bind
 
 PACKAGE = Path(__file__).resolve().parents[1]
-INSIDE = "/opt/stitchwork"  # the path of the package `verifier` in a sandbox; it is the only visible part of the checkout
+INSIDE = "/opt/stitchwork"  # the path of the `verifier` package in a sandbox; it is the only visible part of the checkout
 # Paths that a party without namespaces can read in addition to the interpreter: the machine's topology, but nothing about other processes.
 MACHINE = (
     *("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/filesystems", "/proc/sys/kernel", "/proc/sys/vm"),
@@ -78,7 +78,7 @@ def path_folders() -> tuple[str, ...]:
 
 
 def import_path() -> list[str]:
-    """Returns the path at which a party finds the package `verifier`, followed by the additional folders from PYTHONPATH."""
+    """Returns the path at which a party finds the `verifier` package, followed by the additional folders from PYTHONPATH."""
     wrap = bool(bubblewrap())
     added = [f"{INSIDE}/path{index}" if wrap else folder for index, folder in enumerate(path_folders())]
     return [INSIDE if wrap else str(PACKAGE.parent), *added]

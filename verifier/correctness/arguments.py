@@ -1,7 +1,7 @@
 """Non-tensor arguments: numbers, flags, words, members of the task's enumerations, and None.
 
-They are the same in every draw of the task's inputs, so a program could hard-code them. Each of them is replaced in a separate trial, because a task
-may reject a different number of heads but accept a different window.
+They are the same in every draw of the task's inputs, so a program could hard-code them. Each is replaced in a separate trial, because a task may
+reject a different number of heads but accept a different window.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ def replaced(tree: Any, path: Path, node: Any) -> Any:
 
 
 def alternatives(tree: Any, source: str) -> Iterator[tuple[str, list[Callable[[Values, int], Values | None]]]]:
-    """Yields the name of each trial and the ways to replace the argument, most promising first. A way takes the inputs and a seed, and returns null
-    if it has no replacement for them. `source` is the task's source."""
+    """Yields the name of each trial, and the functions that can replace the argument, most promising first. Each function takes the inputs and a
+    seed, and returns null if it has no replacement for them. `source` is the task's source."""
     found = places(tree)
     for kind, name in KINDS.items():
         same = [place for place in found if place.kind is kind]
@@ -151,7 +151,7 @@ def _ways(place: Place, source: str) -> Iterator[Callable[[Values, int], Values 
 
 def other_values(value: bool | int | float | str | Member, source: str = "") -> list[Any]:
     """Returns values that the task may accept instead. An integer may be a dimension, a size or an index. In most tasks, the next integer towards
-    zero is valid in each of these roles, and half or twice the integer divides whatever the integer divides."""
+    zero is valid in each of these roles, and half or twice the integer divides the same sizes as the integer itself."""
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int):

@@ -1,7 +1,7 @@
 """Determines how widely each input of a task can vary on its own.
 
-Some inputs have a domain, such as a probability or the argument of a logarithm. If all inputs were restricted to the narrowest domain, an input next
-to a probability, such as a mask of ones or a gain that is never negative, would not vary, and a program would not have to read it.
+Some inputs have a domain, such as a probability or the argument of a logarithm. If all inputs were restricted to the narrowest domain, an input that
+accompanies a probability, such as a mask of ones or a gain that is never negative, would not vary, and a program would not have to read it.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ effect of the policy's format on this task with these inputs if every operator r
 (`verifier.parties.oracle.Rough`). It is measured only if the rest of the bound is exceeded. Therefore, a reordered or naive sum passes, but TF32,
 fp16 or bf16 arithmetic does not pass as fp32; `bench/error_bounds.py` shows the margins.
 
-Outputs of integers, booleans and float8 numbers must be equal, except for as many elements as rounding decides differently in PyTorch itself (for
-example, an argmax over equal values).
+Integer, boolean and float8 outputs must be equal, except for as many elements as rounding changes in PyTorch itself (for example, in an argmax
+over equal values).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from verifier.passes import native
 from verifier.task import Precision
 
 K = {"fp32-strict": 4.0, "tf32": 3.0, "bf16": 3.0, "fp16": 3.0}  # below fp32, the rounding of operands dominates and affects all programs equally
-W, W_FEW = 1.5, 3.0  # the second value applies if a few elements determine the largest error, because one draw then predicts the next less well
+W, W_FEW = 1.5, 3.0  # the second value applies if a few elements determine the largest error, because one draw is then a poorer predictor of the next
 ULPS = 16.0
 STEADY = 1.5  # up to this ratio of largest to smallest drawn error, many elements are assumed to determine the error
 SMALL = 4096  # outputs with fewer elements get more draws
@@ -37,7 +37,7 @@ CHAOTIC, CHAOTIC_16 = 1e-2, 0.5  # an eager element with a larger error results 
 FLIPPED = 0.05  # up to this share of elements, such decisions can be distinguished from noise
 NORM = f"max |a-b| / (|b| + rms(b)); bound max({K['fp32-strict']:g} x PyTorch's error, {W:g} x plain arithmetic's, {ULPS:g} ulp)"
 CHUNK = 1 << 18  # number of elements widened to fp64 at a time, chosen to fit in the cache
-GPU_CHUNK = 1 << 26  # on a GPU, for few launches with 0.5 GiB each instead of twice the tensor's size
+GPU_CHUNK = 1 << 26  # the same on a GPU: few launches, each of which needs 0.5 GiB instead of twice the tensor's size
 LEAST = 1e-30  # lower limit for the divisor of a relative error
 SQUARABLE = 1e-12  # root mean square above which fp32 underflow of squares is negligible
 
@@ -98,9 +98,9 @@ def distance(value: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 def _finite_distance(a: torch.Tensor, b: torch.Tensor) -> float | None:
-    """Computes the same norm if all elements are finite; otherwise, returns null. Uses one of the judge's kernels if possible. Otherwise, for two
-    tensors of the same type of at most 32 bits, it makes half as many passes as `distance`. The difference of two close numbers is exact in their own
-    type, and the quotient needs no more digits than are shown."""
+    """Computes the same norm if all elements are finite; otherwise, returns null. Uses one of the judge's kernels if possible. If not, it makes half
+    as many passes as `distance` for two tensors of the same type of at most 32 bits. The difference of two close numbers is exact in their own type,
+    and the quotient needs no more digits than are shown."""
     if (near := native.distance(a, b, finite=True)) is not None:
         return near
     if a.dtype != b.dtype or a.dtype not in _NARROW:
@@ -209,8 +209,8 @@ def all_finite(tensor: torch.Tensor) -> bool:
 
 
 def deviation(value: torch.Tensor, expected: torch.Tensor, most: float = FLIPPED) -> tuple[float, float]:
-    """Returns the error of a run that follows the task, and the share of elements for which it decides differently from fp64 (an index, a threshold).
-    Those elements are excluded from the error unless their share exceeds `most`, in which case the whole tensor is noise."""
+    """Returns the error of a run that follows the task, and the share of elements for which it decides differently from fp64 (for example, an index
+    or a threshold). Those elements are excluded from the error unless their share exceeds `most`, in which case the whole tensor is noise."""
     if not continuous(value):
         wrong = differing(value, expected)
         return 0.0, 0.0 if wrong is None else float(wrong.double().mean())

@@ -1,4 +1,4 @@
-"""The program's side of a trial: constructs the program, calls it, and keeps the outputs of earlier calls in view."""
+"""The program's side of a trial: constructs the program, calls it, and keeps track of the outputs of earlier calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from verifier.timing.blocks import Caller
 from verifier.timing.call import Call
 
 AGAIN_SECONDS = 1.0  # time limit for calls that only test whether earlier outputs are overwritten
-PATIENCE = 10  # time limit for all of the program's calls together, as a multiple of the trials' own limit
+PATIENCE = 10  # time limit for all the program's calls together, as a multiple of the limit on the trials
 LEAST_PATIENCE = 20.0  # minimum in seconds
 
 
@@ -38,7 +38,7 @@ class Subject:
 
 
 class Calls(Prepared):
-    """Calls of one program with the task's inputs, each compared with what the task gives for them."""
+    """Calls of one program with the task's inputs; each call is compared with the task's result for the same inputs."""
 
     def __init__(self, reference: ReferenceSession, seed: int, full: bool, on_progress: Callable[[str], None], backward: bool = False):
         super().__init__(reference, seed, full, on_progress, backward)

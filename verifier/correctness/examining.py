@@ -60,8 +60,8 @@ class Examiner:
         self.calls.append(Made(call.specs, [fingerprint(output) for output in call.outputs], aliased))
 
     def overwritten(self, caller: Caller) -> str:
-        """Reports which of the outputs that the runner still holds have changed. Returns an empty string if none has. The runner holds the most
-        recent calls, as many as fit in memory."""
+        """Reports which of the outputs that the runner still holds have changed. Returns an empty string if none has. The runner holds as many of the
+        most recent calls as fit in memory."""
         room = HELD_BYTES
         for number in reversed(range(len(self.calls))):
             made = self.calls[number]
@@ -150,7 +150,8 @@ def changes_off(call: Call, expected: Expected) -> str:
 
 
 def writes_off(after: dict[int, torch.Tensor], wanted: dict[int, torch.Tensor], limits: list[float], share: float) -> str:
-    """Compares inputs after a call with eager's versions (`wanted`), both by number. `limits` holds the bounds of floating-point outputs."""
+    """Compares inputs after a call with eager's versions (`wanted`). Both are indexed by input number. `limits` holds the bounds of floating-point
+    outputs."""
     for index, expected in wanted.items():
         limit = max([no_oracle(expected.dtype), *limits]) if continuous(expected) else 0.0
         judgement = judge(after[index], expected, limit, share)

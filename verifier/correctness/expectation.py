@@ -18,7 +18,7 @@ from verifier.judge.memory import large
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import ReferenceSession, Run, Values
 
-REACH = 0.5  # errors above this are wrong whatever the bound
+REACH = 0.5  # larger errors are wrong, whatever the bound
 SHORT = "OutOfMemoryError"  # a device failure, unrelated to the task's inputs
 
 

@@ -82,7 +82,7 @@ def _floating(tensor: torch.Tensor) -> bool:
 
 
 def _vary_floats(name: str, tensor: torch.Tensor, domain: Floats, generator: torch.Generator, least: float = 0.0) -> bool:
-    """Varies a tensor of real numbers in place. `least` is the magnitude below which its type would round them to zero."""
+    """Varies a tensor of real numbers in place. `least` is the magnitude below which its type rounds numbers to zero."""
     if tensor.dtype in float8.TYPES:
         values = float8.wide(tensor)
         changed = _vary_floats(name, values, domain, generator, torch.finfo(tensor.dtype).tiny)
@@ -193,8 +193,8 @@ def on_a_grid(tensors: Sequence[torch.Tensor], whole: bool) -> bool:
 
 def other_constant(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
     """Draws another value for a tensor of integers or booleans whose elements are all equal (zero points, a mask that keeps everything). Returns null
-    if its elements differ, or if it has no other value. Tensors with different elements are tables that a constructor computes, such as the positions
-    in a causal mask, and other values would make no sense for them."""
+    if its elements differ, or if no other value is possible. Tensors with different elements are tables that a constructor computes, such as the
+    positions in a causal mask, and other values would make no sense for them."""
     if _floating(tensor) or not tensor.numel() or not bool((tensor == tensor.flatten()[0]).all()):
         return None
     drawn = _drawn_bits("heavy-tailed", tensor, generator) if tensor.dtype == torch.bool else _lower("", tensor, int(tensor.flatten()[0]), generator)

@@ -18,7 +18,7 @@ from verifier.task import Precision
 
 _DRAWS = random.SystemRandom()  # not seeded, so a program cannot know which rows are checked
 MANY_DECIDED = 0.05  # if rounding decides more than this share of elements, the quantiles include them
-COARSE = 16  # minimum ratio of the integers' range to the largest difference due to rounding; a smaller ratio suggests an ordering
+COARSE = 16  # minimum ratio of the integers' range to the largest difference due to rounding; a smaller ratio suggests that they encode an ordering
 CLUSTERS = 4  # allowed multiple of the number of whole rows that PyTorch or plain arithmetic decides differently
 
 

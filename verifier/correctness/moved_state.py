@@ -39,7 +39,7 @@ class Drift:
 def state_off(program: Party, eager: Party, trials: Trials) -> str:
     """Describes how the program's state after all calls differs from the state of eager, which processed the same inputs. Returns an empty string if
     it does not differ. Without this check, a program that can distinguish timed calls from checked ones could skip its updates. Entries that depend
-    on random numbers are included, because both sides have made the same calls from the same seeds."""
+    on random numbers are included, because both sides have made the same calls with the same seeds."""
     reference = trials.reference
     names = [*reference.mutated, *moved_late(eager, trials)]
     if not names:
@@ -85,7 +85,7 @@ def moved_late(eager: Party, trials: Trials) -> list[str]:
 
 
 def state_limit(dtype: torch.dtype, off: float = STATE_OFF) -> float:
-    """Returns the limit for a state entry. For each program, 16-bit running averages settle at a different value within a few units in the last
+    """Returns the limit for a state entry. In each program, 16-bit running averages settle at a different value, within a few units in the last
     place. A skipped update shows up as an error of at least half the value."""
     return max(off, ULPS * epsilon(dtype))
 

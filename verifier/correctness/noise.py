@@ -35,7 +35,7 @@ class Allowance:
 
 
 def allowance(own: torch.Tensor, exact: torch.Tensor, drawn: list[float], share: float, precision: Precision, decided: bool) -> Allowance | None:
-    """Computes the allowance for a floating-point entry from the errors of plain arithmetic and the share of its different decisions. The value of
+    """Computes the allowance for a floating-point entry from the errors of plain arithmetic and the share of its decisions that differ. The value of
     the entry is `own` in eager and `exact` in fp64. `decided` indicates whether plain arithmetic decided anything differently from fp64 in the same
     call, in this entry or another one. Returns null if eager is far from fp64 for no known reason."""
     chaotic = chaotic_error(own.dtype)

@@ -2,7 +2,7 @@
 call, the same elements become infinite, and outputs that are infinite in PyTorch must not be finite.
 
 An output depends on input elements if it changes when they become large. Products with zero, masked parts and skipped parts do not depend on them, so
-a program may omit these. NaN may spread further than in PyTorch, for example, through the tiles of a fast convolution. A clamp or a maximum that
+a program may omit those. NaN may spread further than in PyTorch, for example, through the tiles of a fast convolution. A clamp or a maximum that
 swallows NaN (`fmaxf(x, 0)`) is only reported; any other number in place of NaN is wrong. When numbers are sorted or ranked, NaN has no well-defined
 position, so outputs that depend on the result are not judged.
 """
@@ -75,7 +75,7 @@ def _places(tensor: torch.Tensor, draws: random.Random) -> list[tuple[int, ...]]
 
 
 def _with(values: Values, at: dict[int, list[tuple[int, ...]]], numbers: tuple[float, ...] | None) -> Values:
-    """Returns the inputs with `numbers`, in turn, at these positions. Null stands for a number larger than all others."""
+    """Returns the inputs with `numbers` placed, in turn, at these positions. Null stands for a number larger than all others."""
     tensors = list(values.tensors)
     for index, places in at.items():
         tensors[index] = tensors[index].clone(memory_format=torch.preserve_format)

@@ -1,4 +1,4 @@
-"""The task's side of the stage `correctness`: the reference with the evaluation's weights and its first inputs, and baselines compared with it."""
+"""The task's side of the `correctness` stage: the reference with the evaluation's weights and its first inputs, and baselines compared with it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from verifier.timing.call import Call
 
 
 class Prepared:
-    """The task as every trial finds it. Later seeds come from `draws`, so that their order is fixed."""
+    """The task in the state in which every trial starts. Later seeds come from `draws`, which fixes their order."""
 
     def __init__(self, reference: ReferenceSession, seed: int, full: bool, on_progress: Callable[[str], None], backward: bool = False):
         self.reference = reference

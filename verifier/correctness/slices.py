@@ -1,8 +1,8 @@
 """Measures errors along every dimension of an output: heads, channels, columns.
 
-A head or column with elements much smaller than the others disappears in every norm over rows or over the whole tensor, so it could be computed in 16
-bits undetected. Therefore, the error of each slice is measured relative to that slice, and compared with the errors of PyTorch and plain arithmetic
-in the same slice. The error is the upper quartile over a slice's elements, which does not depend on a single element that nearly cancels.
+A head or column whose elements are much smaller than the others hardly affects any norm over rows or over the whole tensor, so it could be computed
+in 16 bits undetected. Therefore, the error of each slice is measured relative to that slice, and compared with the errors of PyTorch and plain
+arithmetic in the same slice. The error is the upper quartile over a slice's elements, which does not depend on a single element that nearly cancels.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ PLAIN = Domain("any", "own")
 
 @dataclass
 class Way:
-    """One way to draw the inputs for a step, used if the task can handle it. The widest way is tried first. `draw` returns null if there is nothing
-    to vary."""
+    """One way to draw the inputs for a step, used if the task can handle it. The widest is tried first. `draw` returns null if there is nothing to
+    vary."""
 
     draw: Callable[[], Values | None]
     weights: Callable[[], Weights] | None = None

@@ -1,4 +1,4 @@
-"""The stage `correctness`, which calls the program several times in its runner and compares each call with the reference's fp64 result for the same
+"""The `correctness` stage, which calls the program several times in its runner and compares each call with the reference's fp64 result for the same
 secret inputs."""
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Trials(Calls):
         return "" if trial.ok else f"{DIFFER}: {trial.name}: {trial.detail}"
 
     def _one_or_refused(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> Trial | None:
-        """Runs a step with other numbers as arguments. A program may be specialised for the original numbers if it raises an error for others."""
+        """Runs a step with other numbers as arguments. A program that raises an error for other numbers may be specialised for the original ones."""
         try:
             return self._one(step, plan, subject, verdict)
         except PartyFailure as failure:
@@ -134,7 +134,7 @@ class Trials(Calls):
             return None
 
     def _one(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> Trial | None:
-        """Runs a step in the first way that the task can handle. Returns null if there is none."""
+        """Runs a step with the first alternative that the task can handle. Returns null if it can handle none."""
         reason = "there is nothing to vary"
         for way in step.ways:
             anew = False  # whether the reference is in its constructed state, without the changes that calls make

@@ -1,4 +1,4 @@
-"""Tests whether a task checks anything at all. Guesses that take no work must not be accepted as its outputs."""
+"""Tests whether a task checks anything at all. Guesses that require no work must not be accepted as its outputs."""
 
 from __future__ import annotations
 

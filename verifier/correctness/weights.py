@@ -37,7 +37,7 @@ class Binding:
         return [self.names.get(name, name) for name in names]
 
     def backward(self, wanted: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Returns the gradient arguments of a call, with the program's names."""
+        """Returns a call's gradient arguments under the program's names."""
         return None if wanted is None else {**wanted, "sources": self.of(wanted["sources"]), "called": wanted["sources"]}
 
     def missing(self, names: Sequence[str]) -> list[str]:
@@ -45,8 +45,8 @@ class Binding:
 
 
 def own_entries(runner: Party, limit: float) -> tuple[list[str], list[torch.Tensor]]:
-    """Reads the names and values in a program's state dict. They are only the program's own claim and only determine the choice of trials. If the
-    claim is wrong, the program fails those trials."""
+    """Reads the names and values in a program's state dict. These are merely what the program claims, and they only determine which trials are run.
+    If the claim is wrong, the program fails those trials."""
     answer = runner.ask("entries", {}, limit).message
     specs = read_specs(answer.get("specs", []))
     names = [str(name) for name in answer.get("names", [])]
@@ -76,8 +76,8 @@ def matched(entries: Sequence[StateEntry], tensors: Sequence[torch.Tensor], name
 
 
 def by_shape(entries: Sequence[StateEntry], found: dict[str, str], names: Sequence[str], specs: Sequence[Spec]) -> dict[str, str]:
-    """Extends `found`. Each entry without an equal one is matched to the next program entry of the same shape and type, with which gradients and
-    state are then compared."""
+    """Extends `found`. Each entry that has no equal is matched to the next program entry of the same shape and type; its gradients and state are then
+    compared with that entry."""
     whole = dict(found)
     for entry in entries:
         if entry.name in whole:
@@ -99,7 +99,7 @@ class Constructions:
 
     def __init__(self, reference: ReferenceSession, seed: int):
         self.reference = reference
-        self.seed = seed  # determines the weights of both sides, unless other weights are given
+        self.seed = seed  # seed that determines the weights of both sides, unless other weights are given
         self.binding = Binding()
         self.drawn = seed  # seed of the most recent construction with random weights
 
@@ -130,7 +130,7 @@ class Constructions:
         return answer.text("refused")
 
     def match(self, runner: Party, original: list[torch.Tensor]) -> None:
-        """Finds a binding after a load was rejected: either by equal values under one seed, or none."""
+        """Finds a binding after a load was rejected: one based on equal values under one seed, or else none."""
         limit, state = self.reference.limits.load, self.reference.state
         self.construct(runner, None)
         names, values = own_entries(runner, limit)

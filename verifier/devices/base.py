@@ -63,7 +63,7 @@ class Arena(ABC):
     @abstractmethod
     def leave(self) -> None:
         """Ties the lifetime of the memory to the last tensor that uses it, and `handle` to this object, which saves the judge from copying gigabytes.
-        The party has already ended its mapping, or will do so before the memory is freed."""
+        The party has already removed its mapping, or will do so before the memory is freed."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -156,15 +156,15 @@ class Device(ABC):
         """Waits, just before a timed call, until no other party has work running on the device."""
 
     def wait_ns(self) -> int | None:
-        """Measures how long a tiny kernel of the judge currently takes, including queueing. The time is long if another process keeps the device
-        busy. Returns null if there is no such queue."""
+        """Measures how long a tiny kernel launched by the judge currently takes, including queueing. The time is long if another process keeps the
+        device busy. Returns null if there is no such queue."""
         return None
 
     def learn_wait(self) -> None:  # noqa: B027  there is no queue to wait in
-        """Learns how long a wait usually takes. Called when no program exists and another process's context has just been active."""
+        """Measures how long a wait usually takes. Called when no program exists and another process's context has just been active."""
 
     def usual_wait_ns(self) -> int | None:
-        """Returns the median of the learnt waits, counting only waits that the device itself causes. Returns null if nothing was learnt."""
+        """Returns the median of the measured waits, counting only waits that the device itself causes. Returns null if none was measured."""
         return None
 
     def free_bytes(self) -> int | None:
@@ -227,7 +227,7 @@ class Device(ABC):
 
 
 class PartyDevice(ABC):
-    """The party's half. It is created from `Device.config()` before any stranger's source is loaded."""
+    """The party's half. It is created from `Device.config()` before any untrusted source is loaded."""
 
     torch_device: str
 

@@ -97,7 +97,7 @@ class CpuDevice(Device):
         torch.set_num_threads(self.threads)
 
     def _build_shim(self) -> Path | None:
-        """Compiles the shim once per host. Without a compiler the clock is Python's, and the report says so."""
+        """Compiles the shim once per host. If there is no compiler, Python's clock is used, and the report says so."""
         try:
             return build_clock(self.data_dir / "shim")
         except ClockError:
@@ -146,8 +146,9 @@ class CpuDevice(Device):
         time.sleep(SETTLE_SECONDS)
 
     def ceiling(self, precision: str) -> Ceiling:
-        """Returns the bandwidth of large streams and the rate of a large matrix product: the best ever measured on this host, stored in the data
-        folder. Only a host's first judge waits for the measurement; later judges repeat it when idle, and it can only increase."""
+        """Returns the bandwidth of large streams and the rate of a large matrix product. These are the best values ever measured on this host, and
+        are stored in the data folder. Only a host's first judge waits for the measurement; later judges repeat it when idle, and the values can only
+        increase."""
         if self._ceiling is None:
             kept = self._kept_ceiling()
             self._ceiling = kept or self._measured_ceiling()
@@ -193,9 +194,9 @@ class CpuDevice(Device):
         return [Bind(str(self.shim), self._shim_target())] if self.shim else []
 
     def variables(self, role: str) -> dict[str, str]:
-        # Each thread runs on a separate processor, as PyTorch's tuning guide advises: on two cores, a loop of softmax calls with pauses of 50 ms had
-        # 46 of 120 calls at more than twice the usual time when unbound, and 7 when bound. GNU's OpenMP binds threads where it can read the machine's
-        # topology from /sys. bubblewrap does not show /sys, so there no party's threads are bound.
+        # Each thread runs on a separate processor, as PyTorch's tuning guide advises: on two cores, in a loop of softmax calls with pauses of 50 ms,
+        # 46 of 120 calls took more than twice the usual time when threads were unbound, and 7 did when they were bound. GNU's OpenMP binds threads
+        # only if it can read the machine's topology from /sys. bubblewrap hides /sys, so threads of a party inside it are not bound.
         bound = {"OMP_NUM_THREADS": str(self.threads), "OMP_PROC_BIND": "true", "OMP_PLACES": "threads"}
         return bound if role == "builder" else bound | quick_compile()
 
@@ -207,8 +208,8 @@ class CpuDevice(Device):
 def quick_compile() -> dict[str, str]:
     """Returns settings that spare torch.compile work in each party, whose cache folder is empty: a softmax then takes 13 s instead of 32 s. The
     generated code is the same. The settings skip the precompiled header, which pays off only for many kernels. They also skip probing each vector
-    extension of the processor with a compilation and a process; the probe tests whether the compiler knows the extension's flags and this torch has
-    its functions, which is true of all releases that PyTorch publishes."""
+    extension of the processor with a compilation and a process; the probe tests whether the compiler supports the extension's flags and whether this
+    torch has its functions, which is true of all releases that PyTorch publishes."""
     variables = {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
     try:
         done = subprocess.run(["g++", "-fsyntax-only", *_VECTOR_FLAGS, "-x", "c++", "/dev/null"], capture_output=True, timeout=30)

@@ -25,7 +25,7 @@ class CpuPartyDevice(PartyDevice):
         path = next((config[key] for key in ("shim", "shim_host") if config.get(key) and os.path.exists(config[key])), None)
         self._clock: Clock | None = None
         if path is None:
-            # Saved now, before any stranger's source can replace them.
+            # Saved now, before any untrusted source can replace them.
             self._read, self._write, self._now, self._begin = os.read, os.write, perf_counter_ns, 0
             return
         native = Native(path)
@@ -40,7 +40,7 @@ class CpuPartyDevice(PartyDevice):
         return torch.frombuffer(memory, dtype=torch.uint8)
 
     def configure(self, precision: str) -> None:
-        """Sets the policy. A CPU has no TF32 (policy `tf32` computes in fp32, with the wider bound); bf16 and fp16 are tensor types."""
+        """Sets the policy. A CPU has no TF32 (the `tf32` policy computes in fp32, with the wider bound); bf16 and fp16 are tensor types."""
         torch.set_num_threads(self.threads)
 
     def sync(self) -> None:

@@ -27,16 +27,16 @@ from verifier.shim.clock import ClockError, Leader, Native, build_clock
 if TYPE_CHECKING:  # a judge starts its first parties before it has imported pydantic
     from verifier.report import Environment
 
-_CLOCK = "/opt/stitchwork/cuda-clock.so"  # where a sandbox shows it
+_CLOCK = "/opt/stitchwork/cuda-clock.so"  # its path in a sandbox
 KEPT_BYTES = 2 << 30  # cached bytes above which the judge releases memory, because parties on the same GPU need it
 SHORT = 0.3  # share of free device memory below which the judge releases its cache
-MINIMUM_FREE = 2 << 30  # bytes; a task of ordinary size does not fit in less
-# A tiny kernel waits 0.27 ms on an H200 if there is only a context switch, and 1.5 ms or more if another process has work. Waits learnt while other
+MINIMUM_FREE = 2 << 30  # bytes; a task of ordinary size needs at least this much
+# A tiny kernel waits 0.27 ms on an H200 if there is only a context switch, and 1.5 ms or more if another process has work. Waits measured while other
 # judges are active must not hide a program that keeps the GPU busy, or another process's kernels.
 MOST_USUAL_NS = 300_000
 RESTING, RESTING_NS = 4, 400_000  # factor on a tiny kernel's usual wait, and a fifth of a time slice; longer waits include other work
-CORES = cores(os.sched_getaffinity(0))  # the cores that this process had at its start, each with its processors
-FEWEST = 8  # minimum number of processors that a GPU needs before a choice is made
+CORES = cores(os.sched_getaffinity(0))  # the cores available to this process at startup, each with its processors
+FEWEST = 8  # minimum number of processors per GPU; with fewer, none are chosen
 APART, TIMED = 2, 4  # minimum number of processors left to the judge, and number of processors on which sides are timed
 MOST_COMPILERS = 8  # compile workers of torch.compile; each takes several hundred MiB of the party's memory
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/nvidia-caps")
@@ -105,7 +105,7 @@ class CudaDevice(Device):
 
     def take_processors(self) -> None:
         if self.wide_on:
-            with contextlib.suppress(OSError):  # a container that allows only other processors
+            with contextlib.suppress(OSError):  # a container that does not allow these processors
                 os.sched_setaffinity(0, self.wide_on)
 
     @property
@@ -180,7 +180,7 @@ class CudaDevice(Device):
         return arena(nbytes, self.torch_device)
 
     polling_seconds = 0.05
-    process_bytes = 700 << 20  # a context, torch's kernels, and the clock's scratch buffer
+    process_bytes = 700 << 20  # a context, torch's kernels and the clock's scratch buffer
 
     def adopt_thread(self) -> None:
         self._torch.cuda.set_device(self.index)
@@ -191,7 +191,7 @@ class CudaDevice(Device):
 
     def wait_ns(self) -> int:
         """Returns the longer of two waits. After a pause, a kernel runs immediately even if another process is active, because that process's time
-        slice ended long ago. The second kernel waits for the time slice that the other process's work then begins."""
+        slice ended long ago. The second kernel must wait for the time slice that the other process's work has begun by then."""
         return max(self._one_wait_ns(), self._one_wait_ns())
 
     def _one_wait_ns(self) -> int:
@@ -232,7 +232,8 @@ class CudaDevice(Device):
             return None
 
     def trim(self, need: int = 0) -> None:
-        """Releases memory only if it is scarce, because the memory must be mapped again at the next call; this took half of the time of all calls."""
+        """Releases memory only if it is scarce, because the memory must be mapped again at the next call; mapping took half of the time of all
+        calls."""
         torch = self._torch
         free, total = cuda_driver.free_memory()
         if free < max(SHORT * total, need) and torch.cuda.memory_reserved(self.index) - torch.cuda.memory_allocated(self.index) > KEPT_BYTES:

@@ -17,7 +17,7 @@ REFUSED = ("CUDA_ERROR_NOT_SUPPORTED", "CUDA_ERROR_NOT_PERMITTED", "CUDA_ERROR_O
 
 
 class CudaArena(Arena):
-    """Plain device memory of the judge. The handle's 64 bytes are sent as hexadecimal digits."""
+    """Plain device memory that belongs to the judge. The handle's 64 bytes are sent as hexadecimal digits."""
 
     def __init__(self, nbytes: int, torch_device: str):
         import torch

@@ -26,7 +26,7 @@ _LAZY_PEER_ACCESS = 1
 
 
 class CudaError(RuntimeError):
-    """A driver call failed. `code` is the CUresult; `name` is the driver's name for it, such as CUDA_ERROR_OUT_OF_MEMORY."""
+    """Raised when a driver call fails. `code` is the CUresult; `name` is the driver's name for it, such as CUDA_ERROR_OUT_OF_MEMORY."""
 
     def __init__(self, call: str, code: int, name: str):
         super().__init__(f"{call}: {name} ({code})")
@@ -88,7 +88,7 @@ def why_no_driver() -> str:
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """Returns libcuda before it is initialised, or null if there is none."""
+    """Returns libcuda before it is initialised, or null if it is not installed."""
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -97,8 +97,8 @@ def library() -> ctypes.CDLL | None:
 
 @cache
 def only_gpu() -> GpuIdentity | None:
-    """Returns the GPU of a host that has exactly one. Uses NVML, which takes milliseconds; starting the driver takes hundreds. Returns null if there
-    are several GPUs, or if CUDA might see the GPU differently (MIG, `CUDA_VISIBLE_DEVICES`)."""
+    """Returns the GPU of a host that has exactly one. Uses NVML, which takes a few milliseconds, whereas starting the driver takes hundreds. Returns
+    null if there are several GPUs, or if CUDA might see the GPU differently (MIG, `CUDA_VISIBLE_DEVICES`)."""
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0") != "0":
         return None
     count, device, major, minor = ctypes.c_uint(), ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
@@ -232,7 +232,7 @@ def import_memory(handle: bytes) -> int:
 
 
 def close_memory(pointer: int) -> None:
-    """Ends this process's mapping of another process's allocation."""
+    """Removes this process's mapping of another process's allocation."""
     call("cuIpcCloseMemHandle", ctypes.c_uint64(pointer))
 
 

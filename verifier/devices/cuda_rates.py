@@ -1,5 +1,6 @@
-"""Measures the rates that a GPU achieves: the bandwidth of a plain copy, and the rate of a large matrix product in each arithmetic. Planning uses
-these figures. The check for programs that are faster than physics allows uses the data-sheet figures instead, which are higher (`Device.ceiling`)."""
+"""Measures the rates that a GPU achieves: the bandwidth of a plain copy, and the rate of a large matrix product in each kind of arithmetic. Planning
+uses these figures. The check for programs that are faster than physics allows uses the data-sheet figures instead, which are higher
+(`Device.ceiling`)."""
 
 from __future__ import annotations
 

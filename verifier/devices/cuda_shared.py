@@ -68,7 +68,7 @@ def attach(device: int, descriptor: int, size: int) -> int:
 
 
 def free(pointer: int, size: int) -> None:
-    """Ends this process's mapping. All work on the memory must have finished."""
+    """Removes this process's mapping. All work on the memory must have finished."""
     try:
         call("cuMemUnmap", ctypes.c_uint64(pointer), ctypes.c_size_t(size))
     finally:

@@ -20,8 +20,8 @@ _NAME = re.compile(rb"(?<![A-Za-z0-9_$.])(_Z[A-Za-z0-9_$]{2,1000})\0")
 _SYMTAB, _DYNSYM, _DYNAMIC = 2, 11, 6
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _LOAD, _EXECUTE = 1, 1
-# Arithmetic that a library does for the program: BLAS, DNN and ATen's own implementations. It is called without torch's dispatcher, where no profiler
-# sees it.
+# Arithmetic that a library does for the program: BLAS, DNN and ATen's own implementations. Calls to it bypass torch's dispatcher, so no profiler sees
+# them.
 _COMPUTE = re.compile(
     r"^(?:cblas_|[sdcz]gemm|[sdcz]gemv|mkl_|vs[A-Z]|dnnl_|mkldnn_|zendnn|openblas|cublas|cudnn|cusparse|cusolver|cufft|nvrtcCompile|"
     r"_ZN4dnnl|_ZN2at6native(?!.*(?:empty|resize|copy))|_ZN2at(?:3cpu|4cuda)\d+(?!empty|getCurrent|set|CUDA|warp|detail))"
@@ -36,7 +36,7 @@ class Library:
     exports: set[str] = field(default_factory=set)
     imports: set[str] = field(default_factory=set)
     kernels: set[str] = field(default_factory=set)
-    cuda: bool = False  # it contains device code
+    cuda: bool = False  # whether it contains device code
 
     @property
     def compute_imports(self) -> list[str]:

@@ -109,7 +109,7 @@ class Exceptions:
 
 
 def watch(call: Callable[[], Any]) -> dict[str, Any]:
-    """Makes two more calls: one that only watches, and one with torch compute blocked. Returns fields of `Evidence`."""
+    """Makes two more calls: one that is only observed, and one with torch compute blocked. Returns fields of `Evidence`."""
     counted = Watch(block=False)
     with Exceptions() as exceptions, counted:
         call()

@@ -1,6 +1,6 @@
 """Flags times that are too good: below the roofline floor, or far better than the baselines reach.
 
-A flag alone does not refuse a program; the program is measured again, and the report says so.
+A program is not refused because of a flag alone; it is measured again, and the report says so.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The judge's half of the stage `integrity`: compares a runner's evidence with the program's source, its compiled libraries and the timed calls.
+"""The judge's half of the `integrity` stage: compares a runner's evidence with the program's source, its compiled libraries and the timed calls.
 
 Evidence from a runner can downgrade or refuse a program but can never clear it. Own kernels count only if the source and the machine code contain
 them, torch did not launch them, and the observed calls are consistent with the timed calls.
@@ -26,23 +26,23 @@ from verifier.profiling.own_kernels import OwnKernels, classified, qualified
 from verifier.report import Class, Finding, Kernel, TorchCompute
 
 CUSTOM, MIXED = 0.5, 0.1
-# The minimum share of own code in the timed calls, as a fraction of its share in later calls, and the maximum probability of such a share given how
-# little was seen.
+# The minimum share of own code in the timed calls, as a fraction of its share in later calls, and the probability below which chance does not explain
+# a smaller share.
 IN_TIMED, DOUBT = 0.5, 0.01
 # The number of sampled moments in timed calls that is enough to reveal a library's work, if later calls are nearly all own code; and the number of
 # moments with own code that is enough.
 LEAST_TIMED, LEAST_OWN = 8, 2
-# How much longer than a timed call the observed calls of the timed process may be. On a GPU, this applies to their device work plus the launch
-# overhead. On the CPU, which may be busy with other work, it applies to the faster of these calls as a whole.
+# Limits on how much longer than a timed call the observed calls of the timed process may take. On a GPU, this applies to their device work plus the
+# launch overhead. On the CPU, which may be busy with other work, it applies to the faster of these calls as a whole.
 FITS, FITS_MS = {"cuda": 1.1, "cpu": 1.5}, {"cuda": 0.01, "cpu": 1.0}
 # On a GPU, the minimum share of a timed call that must be device work, the host's own time, or the exchange around the call.
 EXPLAINED, EXCHANGE_MS = 0.9, 0.25
-# The same limits if the judge cannot inspect the process. In that case, the profiler inside the process reports, and it adds its own overhead to
+# The same limits if the judge cannot inspect the process. In that case, the profiler inside the process reports instead, and adds its own overhead to
 # short calls.
 INSIDE, INSIDE_MS = 10.0, 30.0
 IDLE = 0.3  # processors
 # The launch overhead on a GPU, regardless of the kernel's work. On an H200, the smallest observed kernels took 0.8 to 1.8 us, and moving their few
-# numbers was only a small part of it. A kernel that takes no longer than this shows only that it was launched.
+# numbers took only a small part of that time. A kernel that takes no longer than this shows only that it was launched.
 LAUNCH_MS = 0.002
 UNNAMED = 0.01  # share of a call below which time without an operator is not listed
 NAMED = 6  # maximum number of operators and kernels that a sentence names
@@ -97,8 +97,8 @@ class Observed:
     describes how their outputs differ from those of the timed call. `sampled` describes, on the CPU, whose code they spent their time in. `needless`
     lists own functions or kernels that do not affect the outputs, by the names that `sampled` and the recorder use. `unskipped` gives the reason if
     this could not be tested. `wrong` describes how outputs of calls like the timed ones are wrong. `shortcut` is the finding of
-    `verifier.integrity.shortcuts`. `busy` says whether other work took the processors in so many timed calls that the host explains why the program's
-    own code was not seen."""
+    `verifier.integrity.shortcuts`. `busy` says whether other work on the host took the processors in so many timed calls that this alone explains why
+    the program's own code was not seen."""
 
     replay_ms: float = 0.0
     unlike: str = ""
@@ -144,7 +144,7 @@ def judge_evidence(
 
 
 def _unlike(judged: Judged, evidence: Evidence, kind: str, program_ms: float, seen: Observed) -> str:
-    """Explains why the inspected calls cannot have been like the timed ones. Returns an empty string if they can."""
+    """Explains why the inspected calls cannot have been like the timed ones. Returns an empty string if they can have been."""
     if not program_ms:
         return ""
     if kind == "cuda":
@@ -190,7 +190,7 @@ def _unseen(judged: Judged, sampled: Sampled, busy: bool) -> None:
 
 
 def at_most(found: float, looks: int, doubt: float = DOUBT) -> float:
-    """Returns the largest true share for which the probability that at most `found` of `looks` independent looks show it is at least `doubt`."""
+    """Returns the largest true share that at most `found` of `looks` independent looks would show with a probability of at least `doubt`."""
     low, high, hits = 0.0, 1.0, math.ceil(found)
     if hits >= looks:
         return 1.0
@@ -257,7 +257,7 @@ def _without_needless(judged: Judged, seen: Observed) -> None:
 def _on_gpu(judged: Judged, evidence: Evidence, source: str, built: list[Library]) -> tuple[frozenset[str], set[str]]:
     own = OwnKernels.of(source, [symbol for library in built for symbol in library.kernels])
     launched_by_library = {(kernel.name, kernel.via) for kernel in evidence.kernels if by_library(kernel.via)}
-    # If torch and the program each launched a kernel of the same name, it produces two entries.
+    # If torch and the program each launched a kernel of the same name, there are two entries for that name.
     decided: list[Kernel] = []
     for flag in (True, False):
         some = [kernel for kernel in evidence.kernels if ((kernel.name, kernel.via) in launched_by_library) is flag]
@@ -272,8 +272,8 @@ def _on_gpu(judged: Judged, evidence: Evidence, source: str, built: list[Library
 
 
 def _on_cpu(judged: Judged, evidence: Evidence, source: str, built: list[Library]) -> tuple[frozenset[str], set[str]]:
-    """Classifies functions on the CPU. A function counts as the program's own if a library that the builder made exports it, or if it belongs to a
-    binding module, whose functions have Python's names."""
+    """Classifies functions on the CPU. A function counts as the program's own if a library that the builder produced exports it, or if it belongs to
+    a binding module, whose functions have Python's names."""
     exports = frozenset(name for library in built for name in library.exports)
     bindings = any(name.startswith("PyInit_") for name in exports)
     wall = evidence.wall_ms or 0.0
@@ -321,7 +321,7 @@ def _class(judged: Judged, kind: str, compiled: bool, unlike: str) -> None:
 
 
 def _without_launches(judged: Judged, share: float) -> float:
-    """Returns the own share of a program for which torch.compile does most of the work, excluding own kernels that take no longer than a launch. In a
+    """Returns the program's own share of the work if torch.compile does most of it, excluding own kernels that take no longer than a launch. In a
     call of a few microseconds, kernels that contribute nothing to the outputs would otherwise classify the program as `mixed` or, if there are enough
     of them, as `custom`. The rule applies if at least half of the work that takes longer than a launch is not the program's own. If no work takes
     longer, it applies to all work. It does not apply to programs that also use a library's matrix products: in those, a fused kernel of two

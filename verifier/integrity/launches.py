@@ -1,7 +1,7 @@
 """Reads the device work of a few observed calls from a Chrome trace by torch.profiler.
 
-It determines what ran, who launched it, and whether it had finished when the outputs were handed over. The runner encloses each call in the range
-`CALL`. As soon as forward has returned, the runner launches a tiny kernel of its own in the range `HANDOVER`, on the stream that a caller would use
+It determines what ran, who launched it, and whether it had finished when the outputs were handed over. The runner encloses each call in the `CALL`
+range. As soon as forward has returned, the runner launches a tiny kernel of its own in the `HANDOVER` range, on the stream that a caller would use
 next. If any work of the call is still running on another stream when that kernel starts, the program never waited for that work.
 """
 

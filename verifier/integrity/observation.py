@@ -1,4 +1,5 @@
-"""The stage `integrity` in the timed process: the judge inspects some of its later calls and tests whether its own code is needed."""
+"""The `integrity` stage in the timed process: the judge inspects some of the process's later calls and tests whether the program's own code is
+needed."""
 
 from __future__ import annotations
 
@@ -89,7 +90,7 @@ class Observation:
         return evidence, seen
 
     def _record(self, subject: Subject, replaying: Replaying) -> dict[str, Any]:
-        """Makes turns of the timed form while the recorder is on, and one turn afterwards; this way, the end of recording also reveals nothing."""
+        """Makes turns of the timed form while the recorder is on, and one turn afterwards, so that the end of recording reveals nothing either."""
         runner, limit = subject.runner, self.trials.limits.call * 3
         runner.ask("record", {"on": True}, limit)
         made, wanted = 0, 1 if replaying.slow else self.rng.randint(*RECORDED)
@@ -153,8 +154,8 @@ class Observation:
             seen.unskipped = f"{', '.join(sorted(set(untried))[:6])}: neither its machine code nor its source could be changed"
 
     def _variant(self, processes: list[Party], variant: Variant) -> Subject:
-        """Imports the variant into the most recent process. It starts a fresh process instead if that process is gone or cannot import a second
-        program, because the first may have registered operators permanently. Raises `Gone`."""
+        """Imports the variant into the most recent process. Starts a fresh process instead if that process is gone or cannot import a second program,
+        because the first may have registered operators permanently. Raises `Gone`."""
         if processes and processes[-1].alive:
             with contextlib.suppress(PartyFailure):
                 return self.enlist(processes[-1], variant)

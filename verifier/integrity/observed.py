@@ -1,4 +1,4 @@
-"""The runner's half of the stage `integrity`: a few calls under the profiler, and observations of what the program does during and after them.
+"""The runner's half of the `integrity` stage: a few calls under the profiler, and observations of what the program does during and after them.
 
 Everything that this module needs is imported, and bound to names in the module, before the program is imported.
 """
@@ -30,7 +30,7 @@ from verifier.profiling.own_calls import PREFIX
 from verifier.profiling.torch_recorder import recording
 
 CALLS = 3
-CPU_SECONDS, MOST_CALLS = 0.1, 30  # total seconds of short calls on the CPU; long compared with preempting a thread for 10 ms
+CPU_SECONDS, MOST_CALLS = 0.1, 30  # total seconds of short calls on the CPU; long compared with a 10 ms preemption of a thread
 LATE_SECONDS = 0.03  # waiting time after the calls, in case other threads are still working
 WINDOWS = 4
 SPIN_SECONDS = 0.025  # idle OpenMP threads spin for this long before they sleep

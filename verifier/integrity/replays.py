@@ -28,7 +28,7 @@ BEFORE = (3, 17)  # number of uninspected calls before the first inspected one, 
 BEFORE_SECONDS = 1.0  # time limit for these calls on a busy host
 SLOW = 0.25  # seconds per call; above this, another call costs more than it reveals
 FRESH = 2  # number of input draws
-ENOUGH = 6  # number of calls with the same inputs, made to learn how well a program reproduces its results
+ENOUGH = 6  # number of calls with the same inputs, made to find out how exactly a program reproduces its results
 SPREAD = 3.0  # calls are different from the timed call if they are this many times as far from it as from each other
 
 

@@ -2,10 +2,10 @@
 elements are all equal.
 
 A gate that starts at zero, a matrix that starts as the identity, or a mask that is all true allows a program that tests for it to skip work. Such a
-program is right with any values, but its measured time applies only to a special case. Therefore, after the timed calls, the same process makes
+program is correct for any values, but its measured time applies only to a special case. Therefore, after the timed calls, the same process makes
 further calls in the same form, first with other weights and then with other inputs. Their outputs are compared in the same way as those of timed
-calls. If they take longer than the timed calls, the object is constructed again as it was timed. It then gets as many calls as it needs to become as
-fast, because a new object may be slow for other reasons.
+calls. If they take longer than the timed calls, the object is constructed again with the weights and inputs of the timed calls. It is then called as
+often as it needs to become equally fast, because a new object may be slow for other reasons.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ Draw = Callable[[int], tuple[Values, int]]
 
 @dataclass
 class Changed:
-    """A change; the program's calls are timed again under it. `weights` is null if only the inputs change, or if both sides are only constructed."""
+    """A change under which the program's calls are timed again. `weights` is null if only the inputs change, or if both sides are only
+    constructed."""
 
     what: str
     advice: str
@@ -80,7 +81,7 @@ class Pace:
 
 @dataclass
 class Shortcuts:
-    """Searches for shortcuts. `form` is the form of the timed series. It requires exclusive use of the device."""
+    """Searches for shortcuts. `form` is the form of the timed series. Requires exclusive use of the device."""
 
     timed: TimedProcess
     trials: Trials
@@ -90,8 +91,8 @@ class Shortcuts:
     said: str = ""  # the reason why the timed calls are a special case
 
     def look(self) -> None:
-        """Sets `wrong` or `said`. Afterwards, both sides are as constructed. Raises `Ended` if the program fails under a change that it handled in
-        its trials; otherwise, failing here would be a way to evade this check."""
+        """Sets `wrong` or `said`. Afterwards, both sides are in their constructed state. Raises `Ended` if the program fails under a change that it
+        handled in its trials; otherwise, failing here would be a way to evade this check."""
         if large(self.trials.input_bytes):
             return
         for find in (self._weights, self._inputs):
@@ -117,7 +118,8 @@ class Shortcuts:
     # What may change
 
     def _weights(self) -> Changed | None:
-        """Returns other weights, as wide as the task could handle in the trials. Returns null if the task cannot handle any or has no weights."""
+        """Returns other weights, drawn from the widest range that the task could handle in the trials. Returns null if the task cannot handle any or
+        has no weights."""
         trials, seed = self.trials, self.rng.getrandbits(32)
         floating = any(entry.spec.inexact and entry.spec.numel for entry in trials.reference.state)
         if not (floating or (trials.borne and trials.borne[-1])) or not (trials.borne or self._seeded):

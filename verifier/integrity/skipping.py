@@ -122,8 +122,8 @@ class Skipping:
         return call, fetch(subject.runner, "state", read_specs(answer.get("specs") or []), "held")
 
     def _constructed(self, subject: Subject) -> Subject:
-        """Constructs the program with the test's weights. If calls change the state, does so before each call. This call also derives anything that a
-        program derives from its weights in its first call."""
+        """Constructs the program with the test's weights: before each call if calls change the state, and otherwise only once. After a single
+        construction, also makes one call, because a program may derive data from its weights in its first call."""
         if id(subject) not in self._ready or self._moves:
             self.trials.reconstruct(subject, stay=False, weights=self._weights)
             self._ready[id(subject)] = subject

@@ -36,7 +36,7 @@ class TimedProcess:
         self._seeds = {**({number - 1: self._seeds[number - 1]} if number - 1 in self._seeds else {}), number: seed}
 
     def noting(self, check: Check) -> Check:
-        """Returns the same check, extended to remember one call that cannot be predicted."""
+        """Returns the same check, extended to remember one call that a program cannot predict."""
 
         def both(number: int, side: Side, call: Call) -> None:
             known = call.use is not None or number in self._seeds

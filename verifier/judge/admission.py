@@ -1,4 +1,4 @@
-"""The job `admit`: determines whether a task can run here, what its properties are, and whether it tests anything."""
+"""The `admit` job: determines whether a task can run here, what its properties are, and whether it tests anything."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _HINTS = {
 
 
 def admit(job: AdmitJob, pool: Pool, seed: int) -> Admission:
-    """Examines a task. Faults of the task are returned as problems with a line number and never raised. Raises `Cancelled` and `DeviceError`."""
+    """Examines a task. Faults in the task are returned as problems with a line number and are never raised. Raises `Cancelled` and `DeviceError`."""
     sha = sha256(job.task_source)
     result = Admission(task=sha, ok=False, protection=_protected())
     try:

@@ -1,4 +1,4 @@
-"""Starts baselines while the program is still being built and tested, because autotuning with max-autotune takes longer than the rest of an
+"""Starts baselines while the program is still being built and tested, because autotuning under max-autotune takes longer than the rest of an
 evaluation."""
 
 from __future__ import annotations
@@ -62,6 +62,6 @@ class Ahead:
         return self._side
 
     def end(self) -> None:
-        """Ends the baseline when it is no longer needed."""
+        """Terminates the baseline when it is no longer needed."""
         self.pool.dismiss(self.party)
         self.wait()

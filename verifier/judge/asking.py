@@ -64,7 +64,7 @@ class Party:
         self.source_name: Literal["task", "program"] = "task"
         self.arenas: dict[str, Arena] = {}
         self.alive = True
-        self.lost = False  # its device context is lost: the party still answers but can do nothing
+        self.lost = False  # whether its device context is lost, in which case the party still answers but can do nothing
         self.has_program = False
         self.wish: Wish | None = None  # a runner's request for a missing build
         self.total: float | None = None  # limit on the total seconds of all the party's requests, set by `give_time`
@@ -169,7 +169,7 @@ class Party:
         raise ChannelTimeout("no answer in time")
 
     def rest(self, anew: bool = False) -> None:
-        """Prepares the party for timing. Binds it to the processors used for timing, ends its idle compilers and, with `anew`, frees its unused
+        """Prepares the party for timing. Binds it to the processors used for timing, stops its idle compilers and, with `anew`, frees its unused
         memory. Until then, every party runs on the other processors, so many parties can start concurrently."""
         self.binding.spread(False)
         self.ask("rest", {"anew": True} if anew else {})
@@ -199,7 +199,7 @@ class Party:
         warm: Sequence[int] = (),
     ) -> tuple[list[Stamped], Frame, int]:
         """Makes one timed call per key, with no message between them, within `limit` seconds. `hand_over` writes the masked inputs of all calls once
-        the party is ready. With `glances` the judge inspects the process during some of the calls. Caches are not flushed before the calls numbered
+        the party is ready. With `glances`, the judge inspects the process during some of the calls. Caches are not flushed before the calls numbered
         `warm`. It also returns two durations in nanoseconds: the time until the party was ready, and the time from the last call until the party's
         answer. The device must have a `leader`."""
         leader = self.device.leader()
@@ -275,8 +275,8 @@ class Party:
         return Exchange(_NANOSECONDS.unpack(answer[:8])[0], end - begin, time.monotonic_ns() - seen, begin - handed, frame, waited, around)
 
     def _next(self, count: int, limit: float) -> bytes:
-        """Reads the bytes of a timed exchange. If there are enough processors, it polls first, because waking this process would add to the judge's
-        time only."""
+        """Reads the bytes of a timed exchange. If there are enough processors, it polls first, because waking this process would lengthen only the
+        judge's time."""
         sock = self.channel.sock
         end = time.monotonic() + self.device.polling_seconds
         sock.settimeout(0)
@@ -318,7 +318,7 @@ class Party:
             arena.close()
 
     def failure(self, request: str, error: ChannelError, limit: float) -> PartyFailure:
-        """Ends the party and explains why it did not answer."""
+        """Terminates the party and explains why it did not answer."""
         spawned = self.spawned
         memory = spawned.group is not None and spawned.group.out_of_memory()
         status = spawned.exit_status(1.0) if isinstance(error, ChannelClosed) else None

@@ -36,7 +36,7 @@ class Captures:
         return self._known[key][0]
 
     def take(self, session: ReferenceSession, task_sha: str, mode: str, seed: int) -> Capture:
-        """Gets a capture from a reference. Raises what `take_capture` raises."""
+        """Gets a capture from a reference. Raises the same exceptions as `take_capture`."""
         capture, nbytes = take_capture(session, self.data_dir, task_sha, mode, seed)
         if capture.graph is not None:  # failures are not cached, since a later attempt may succeed
             self._known[task_sha, mode, session.precision] = capture, nbytes

@@ -12,7 +12,7 @@ from verifier.report import Report, Status
 _ASKED = re.compile(r"Tried to allocate ([\d.]+) ([KMG]iB)")
 _TOTAL = re.compile(r"total capacity of ([\d.]+) ([KMG]iB)")
 _OWN = re.compile(r"this process has ([\d.]+) ([KMG]iB) memory in use")
-FAIR_SHARE = 0.5  # of the device's memory: a program that fits into it did not fail by its own size
+FAIR_SHARE = 0.5  # share of the device's memory; a program that fits into it did not fail because of its own size
 
 
 class TaskUnusable(Exception):
@@ -40,7 +40,8 @@ def hint(error_class: str, message: str) -> str:
 
 
 def crowded_out(message: str) -> bool:
-    """Returns whether device memory ran out, by PyTorch's `message`, although the process would have fitted into its fair share of the device."""
+    """Returns whether, according to PyTorch's `message`, device memory ran out although the process would have fitted into its fair share of the
+    device."""
     sizes = []
     for pattern in (_ASKED, _OWN, _TOTAL):
         found = pattern.search(message)

@@ -1,4 +1,4 @@
-"""The job `verify`: evaluates one program against one task, stage by stage, and ends with a report."""
+"""The `verify` job: evaluates one program against one task, stage by stage, and ends with a report."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class Evaluation:
         return report
 
     def built(self) -> Built:
-        """Runs only the stages `static` and `build`, for a job that times nothing. Raises `Ended` if the program fails in them."""
+        """Runs only the `static` and `build` stages, for a job that times nothing. Raises `Ended` if the program fails in them."""
         with self._stage("static"):
             self._static()
         with self._stage("build") as stage, self._building(stage) as building:
@@ -146,7 +146,7 @@ class Evaluation:
             if self.report.without_static:
                 stage.status, stage.detail = "skipped", "switched off for a test: this report is no result"
         with self._stage("build") as stage, self._building(stage) as building:
-            # While the compiler works, the reference loads the task, draws inputs and runs it, and the runner and the baseline get ready.
+            # While the compiler works, the reference loads the task, draws inputs and runs the task, and the runner and the baseline get ready.
             if not self.pool.expects(("runner", self.job.precision, self.job.mode)):
                 skipper: list[Role] = (
                     ["runner"] if self.device.kind == "cuda" and self.job.tier == "quick" else []
@@ -279,7 +279,7 @@ class Evaluation:
             load = partial(load_baseline, source=self.job.task_source, seed=trials.weight_seed, limits=self.limits)
             self.pool.ahead(("baseline", self.job.precision, self.job.mode), load)
         except PartyFailure as failure:
-            building.raise_failure()  # raises an exception if this is why the reference was ended
+            building.raise_failure()  # raises an exception if this is why the reference was terminated
             raise TaskUnusable(task_failure(failure)) from None
         except LayoutError as error:
             raise TaskUnusable(f"the task cannot be used: {error}") from None

@@ -25,7 +25,7 @@ from verifier.judge.turns import Turns
 
 LOOK = 0.01
 PATIENCE = 900.0  # seconds to wait for each judge that measures first, which is far longer than a measurement takes
-DRAIN = 0.02  # seconds between checks whether the device is still working for a frozen process
+DRAIN = 0.02  # seconds between checks of whether the device is still working for a frozen process
 CALM = 5  # number of consecutive checks that must find the device idle
 LONGEST_DRAIN = 30.0  # seconds; work that lasts longer continues during the measurement
 
@@ -210,7 +210,7 @@ class Gate:
     @contextlib.contextmanager
     def room(self, waits: Callable[[], None] = lambda: None) -> Iterator[float]:
         """Takes `room`, which one judge of the device holds at a time. `waits` is called if another judge holds it. Yields the seconds spent waiting.
-        Raises as `alone` does."""
+        Raises the same exceptions as `alone`."""
         if self._watcher is None:
             yield 0.0
             return

@@ -163,7 +163,7 @@ class Judge:
         return JobResult(profile=profile, timeline=timeline)
 
     def _survivors(self) -> str:
-        """Explains that the device cannot be trusted because processes of an earlier job do not die. Otherwise, returns an empty string."""
+        """Explains that the device cannot be trusted if processes of an earlier job do not die; otherwise, returns an empty string."""
         alive = survivors()
         if not alive:
             return ""

@@ -1,5 +1,5 @@
-"""Defines the size above which values count as large, and keeps a memory ledger that shows who holds how many device bytes in each phase of a
-verification.
+"""Defines the size above which values count as large, and keeps a memory ledger that shows which process holds how many bytes of device memory in
+each phase of a verification.
 
 Values larger than `LARGE` bytes are never copied if they can be lent, and they are never kept for later. The judge fetches results by taking over the
 memory that the reference wrote to. The reference maps inputs in place. An input that is needed again is redrawn from its seed. Outputs of the

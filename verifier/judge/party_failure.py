@@ -30,9 +30,10 @@ def without_gpu(text: str) -> str:
 
 @dataclass
 class PartyFailure(Exception):
-    """The reason why a party did not answer: its source raised, it died, it hung, or it broke the protocol. `message` is human-readable."""
+    """The reason why a party did not answer: its source raised an exception, or the party died, hung or broke the protocol. `message` is
+    human-readable."""
 
-    kind: Literal["raised", "crashed", "timed_out", "memory", "flood", "protocol", "wanted"]  # "wanted": it requested a build and ended
+    kind: Literal["raised", "crashed", "timed_out", "memory", "flood", "protocol", "wanted"]  # "wanted": it requested a build and exited
     message: str
     line: int | None = None
     detail: str = ""  # traceback or last output
@@ -63,7 +64,7 @@ def death(status: int | None) -> str:
 
 
 def fatal_line(printed: str, source: str) -> int | None:
-    """Returns the innermost line of `source` ("task" or "program") at which a signal ended a party, as reported by its faulthandler."""
+    """Returns the innermost line of `source` ("task" or "program") at which a signal killed a party, as reported by its faulthandler."""
     at = printed.rfind("Fatal Python error")
     found = re.findall(rf'File "[^"]*/{source}\.py", line (\d+)', printed[at:]) if at >= 0 else []
     return int(found[0]) if found else None

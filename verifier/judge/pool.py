@@ -1,4 +1,4 @@
-"""The judge's pool of parties. Fresh parties are kept ready, take their roles before they are needed, and are ended after use."""
+"""The judge's pool of parties. Fresh parties are kept ready, take their roles before they are needed, and are terminated after use."""
 
 from __future__ import annotations
 
@@ -169,7 +169,8 @@ class Pool:
         return party
 
     def take_all(self, wanted: Sequence[tuple[Role, str, str]]) -> list[Party]:
-        """Returns parties for (role, precision, mode). All of them are started before the first is awaited. If one fails, all of them are ended."""
+        """Returns parties for (role, precision, mode). All of them are started before the first is awaited. If one fails, all of them are
+        terminated."""
         if self.cancelled:
             raise Cancelled
         started: list[Party] = []
@@ -194,7 +195,7 @@ class Pool:
             self.coming += [Coming(self._fresh(terms[0]), terms) for terms in wanted]
 
     def begin(self, terms: tuple[Role, str, str]) -> Coming:
-        """Does the same for one party, which the caller gets immediately and gives back."""
+        """Does the same for one party, which the caller receives immediately and returns later."""
         if self.cancelled:
             raise Cancelled
         return Coming(self._fresh(terms[0]), terms)
@@ -210,7 +211,7 @@ class Pool:
                 return
 
     def forget(self) -> None:
-        """Ends parties that nobody took."""
+        """Terminates parties that were never taken."""
         coming, self.coming = self.coming, []
         for one in coming:
             self.give_back(one.party)
@@ -242,14 +243,14 @@ class Pool:
             return [future.result() for future in [threads.submit(working, one) for one in work]]
 
     def give_back(self, party: Party) -> None:
-        """Ends a party. No party is used twice."""
+        """Terminates a party. No party is used twice."""
         party.end()
         with self.lock:
             if party in self.busy:
                 self.busy.remove(party)
 
     def dismiss(self, party: Party) -> None:
-        """Kills a party without waiting for its end; `reap` waits."""
+        """Kills a party without waiting for it to end; `reap` waits."""
         party.alive = False
         if not party.spawned.ended:
             party.spawned.kill()

@@ -1,7 +1,7 @@
 """The judge's first second: parties start, import torch and initialise their device while the judge itself is still importing modules.
 
 This module and its top-level imports need only the standard library. A judge started for one job (from a command line) reads the job first and starts
-only the parties that it needs. Each party is told its future role immediately, and a compiler for raw kernels starts before all others.
+only the parties that it needs. Each party receives its future role immediately, and a compiler for raw kernels starts before all others.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main(argument: str) -> None:
 
 def judge(boot: dict[str, Any], channel: Channel) -> int:
     """Runs the judge and returns its exit status. The status is 1 if the client disconnected, or if the device cannot be used; in the second case,
-    the client has been told."""
+    the client has been informed."""
     data_dir = Path(boot["data_dir"])
     data_dir.mkdir(parents=True, exist_ok=True)
     try:
@@ -145,7 +145,7 @@ def begin(opening: Opening, pool: Pool) -> None:
         return
     program, precision, mode = (str(job.get(name)) for name in ("program_source", "precision", "mode"))
     pool.extensions = "cpp_extension" in program
-    with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # the stage `static` reports its faults
+    with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # the `static` stage reports its faults
         requests = raw_requests(ast.parse(program))
         opening.raw = RawBuild(pool, requests) if requests else None
     roles: list[Role] = ["reference", "runner", "baseline"]

@@ -41,7 +41,7 @@ def serve(judge: Judge) -> None:
             break
         pool.refill()
         if wanted and inbox.empty:
-            with contextlib.suppress(PartyFailure, Cancelled):  # the client may be gone; otherwise, a build makes the headers when it needs them
+            with contextlib.suppress(PartyFailure, Cancelled):  # the client may be gone; otherwise, a build creates the headers when it needs them
                 judge.headers.begin(pool)
             bytecode.begin(judge.data_dir)
             device.rest()
@@ -49,7 +49,7 @@ def serve(judge: Judge) -> None:
 
 
 class Memory:
-    """Tracks device memory between jobs, to find memory that a job did not release."""
+    """Tracks device memory between jobs in order to find memory that a job did not release."""
 
     def __init__(self, judge: Judge):
         self.judge = judge
@@ -59,8 +59,8 @@ class Memory:
 
     def leaked(self) -> str:
         """Reports how much device memory a job did not release. Returns an empty string if it released everything. The parties of a job are dead by
-        this point, except for the reference, which is kept for the next job. If much memory is missing, the reference is also ended, and the device
-        is examined again."""
+        this point, except for the reference, which is kept for the next job. If much memory is missing, the reference is also terminated, and the
+        device is examined again."""
         before = self.free_at_rest
         free = self.device.free_bytes()
         try:

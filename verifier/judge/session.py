@@ -45,9 +45,9 @@ class Run:
     aliased: list[str] = field(default_factory=list)  # what each output shares memory with (`verifier.parties.owning.owners`); empty: nothing
     layout: list[list[int] | None] = field(default_factory=list)  # strides of each output; null means any strides
     changed_inputs: list[int] = field(default_factory=list)
-    after: dict[int, torch.Tensor] = field(default_factory=dict)  # those inputs after the call, by number, unless they have gigabytes
-    orders: bool = False  # with `dropping`: the call sorts or ranks numbers
-    drew: bool = False  # it drew random numbers from a seeded generator
+    after: dict[int, torch.Tensor] = field(default_factory=dict)  # the values of those inputs after the call, by number, unless they take gigabytes
+    orders: bool = False  # with `dropping`: whether the call sorts or ranks numbers
+    drew: bool = False  # whether it drew random numbers from a seeded generator
 
 
 @dataclass
@@ -113,7 +113,7 @@ def reserve(party: Party, arena: str, specs: list[Spec], slots: int = 1, slot: i
 
 
 def write(party: Party, message: Message, tensors: list[torch.Tensor], specs: list[Spec]) -> None:
-    """Writes tensors into the space that `reserve` made; the caller waits for the device."""
+    """Writes tensors into the space that `reserve` has allocated; the caller waits for the device."""
     fill(party.arenas[message["arena"]].bytes, tensors, specs, message["offsets"])
 
 
@@ -171,10 +171,10 @@ class ReferenceSession:
         self.exact: list[torch.Tensor] | None = None  # fp64's own value for each such state entry; null if there was no call since the state was set
         self.variants = 0
         self.returned: dict[tuple[Any, ...], int] = {}  # number of tensors, by wanted gradients and input shapes
-        self.eager_party: Party | None = None  # the eager baseline of tier quick, kept for the next program
+        self.eager_party: Party | None = None  # the eager baseline of the quick tier, kept for the next program
         self.shown: tuple[Arena, list[torch.Tensor]] | None = None  # inputs of the judge that the reference maps as its arena "in"
         self.eager_bytes = self.oracle_bytes = 0  # peak memory of a PyTorch call and of an fp64 call, excluding inputs and state
-        self.checkpoint: Callable[[], None] | None = None  # called before each long request; raises an exception if the job is no longer wanted
+        self.checkpoint: Callable[[], None] | None = None  # called before each long request; raises an exception if the client has withdrawn the job
 
     def load(self, seed: int) -> None:
         """Imports the task afresh and constructs its model from `seed`. Raises `PartyFailure`."""
@@ -368,7 +368,7 @@ class ReferenceSession:
         self.end_eager()
 
     def end_eager(self) -> None:
-        """Ends the baseline, so that the next program gets a fresh one."""
+        """Terminates the baseline, so that the next program gets a fresh one."""
         if self.eager_party is not None:
             self.pool.give_back(self.eager_party)
             self.eager_party = None

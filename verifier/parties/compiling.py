@@ -25,7 +25,7 @@ ON_DEVICE = (  # functions through which a compilation uses the device; checked 
 
 
 class Compiling:
-    """Releases `permit`, which this process holds, during each compilation and while the compiler is imported. `sync` waits for work already
+    """Releases `permit`, which this process holds, during each compilation and while the compiler is being imported. `sync` waits for work already
     submitted to the device. Raises `AttributeError` or `ImportError`, without changing anything, if PyTorch lacks the functions that this class
     depends on."""
 

@@ -21,12 +21,12 @@ _BOTH = ("clamp", "hardtanh", "hardsigmoid")
 _ORDERS = ("topk", "sort", "argsort", "msort", "kthvalue", "median", "nanmedian", "mode", "unique", "_unique2", "searchsorted", "bucketize")
 _PAIRS = ("maximum", "minimum", "fmax", "fmin")
 _LEAST = ("amin", "min")
-LEVEL = 0.5  # a number for which few functions return NaN
+LEVEL = 0.5  # an input for which few functions return NaN
 _EXTREMES = re.compile(r"amax|amin|max|min|(adaptive_|fractional_)?max_pool[123]d(_with_indices)?")
 
 
 class Dropping(TorchDispatchMode):
-    """A mode in which clamps return a number for NaN. `how` is "low" or "high": a clamp with two bounds turns NaN into the lower or the upper one.
+    """A mode in which clamps return a number for NaN. `how` is "low" or "high": a clamp with two bounds turns NaN into the lower or upper bound.
 
     With "unordered", clamps are unchanged, and operators that sort or rank numbers return a constant. An output that is NaN even then does not depend
     on an ordering."""

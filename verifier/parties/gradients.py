@@ -34,9 +34,9 @@ def sources(model: Any, inputs: list[Any]) -> tuple[list[Any], dict[str, torch.T
 
 
 def forward_backward(model: Any, inputs: list[Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    """Runs forward and backward. The last of `inputs` holds the gradients of the outputs with the indices `wanted["outputs"]`; `wanted["sources"]`
-    holds names as returned by `sources`; `wanted["called"]` holds the names of their gradients, if they differ. Returns outputs and gradients; the
-    gradient of a tensor that the model does not use is zero. Raises `NoGradient`."""
+    """Runs forward and backward. The last element of `inputs` holds the gradients of the outputs with the indices `wanted["outputs"]`;
+    `wanted["sources"]` holds names as returned by `sources`; `wanted["called"]` holds the names of their gradients, if different. Returns outputs and
+    gradients; the gradient of a tensor that the model does not use is zero. Raises `NoGradient`."""
     *rest, gradients = inputs
     with torch.enable_grad():
         arguments, named = sources(model, rest)

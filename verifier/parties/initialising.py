@@ -3,7 +3,7 @@
 `nn.Linear` and similar modules fill their parameters on the host, one number at a time in a single thread. This takes 10 s for 8 GiB, in every
 process that constructs the model. Within `drawn_on`, filling a large host tensor draws a seed from the host's generator and the numbers on the
 device. A task and a program constructed under the same seed therefore get the same numbers. A parameter stays on the device where its numbers were
-drawn; any other tensor receives a copy.
+drawn; for any other tensor, the numbers are copied to the host.
 """
 
 # sandboxed: active while constructors of tasks and programs run

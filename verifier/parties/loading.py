@@ -18,11 +18,11 @@ from torch.utils._pytree import tree_leaves
 from verifier.layout import NAMES, unsupported
 
 IMPORT_SEED = 0
-MAX_MESSAGE = 6000  # characters of an exception that are reported
+MAX_MESSAGE = 6000  # maximum number of characters of an exception that are reported
 
 
 def load_source(name: str, source: str, home: str) -> ModuleType:
-    """Imports untrusted source code as the module `name`, from a file, because `inspect`, Triton and torch.jit need one."""
+    """Imports untrusted source code as a module called `name`, from a file, because `inspect`, Triton and torch.jit need one."""
     path = os.path.join(home, f"{name}.py")
     with open(path, "w", encoding="utf-8") as file:
         file.write(source)
@@ -30,7 +30,7 @@ def load_source(name: str, source: str, home: str) -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    torch.manual_seed(IMPORT_SEED)  # task and program draw the same random numbers while they are imported
+    torch.manual_seed(IMPORT_SEED)  # the task and the program draw the same random numbers while they are imported
     random.seed(IMPORT_SEED)
     spec.loader.exec_module(module)
     return module

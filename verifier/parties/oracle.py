@@ -24,7 +24,7 @@ from verifier.float8 import TYPES, follows_policy, narrowed
 
 WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 _HALVES = {torch.float16: torch.float64, torch.bfloat16: torch.float64}
-LONGEST = 1 << 15  # terms that a plain program adds sequentially; longer sums are divided among threads
+LONGEST = 1 << 15  # maximum number of terms that a plain program adds sequentially; longer sums are divided among threads
 NARROWER = {wide: narrow for narrow, wide in WIDER.items()}
 _DRAWS = ("bernoulli", "bernoulli_", "rand", "randn", "rand_like", "randn_like", "normal", "normal_", "uniform_", "exponential_", "cauchy_")
 _CONTRACTIONS = {"mm": (0, 1), "bmm": (0, 1), "mv": (0, 1), "dot": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2), "addmv": (1, 2), "convolution": (0, 1)}
@@ -69,7 +69,7 @@ _EXACT = frozenset(  # operators that move, select or clamp, without rounding
     ]
 )
 _SUMS = ("sum", "mean", "cumsum")
-# Number of elements summed into one result, from the operator's arguments and its result.
+# The number of elements that are summed into one result, derived from the operator's arguments and its result.
 _LENGTHS: dict[str, Callable[[tuple[Any, ...], torch.Tensor], float]] = {
     "_softmax": lambda a, y: a[0].shape[a[1]] if a[0].dim() else 1,
     "_log_softmax": lambda a, y: a[0].shape[a[1]] if a[0].dim() else 1,
@@ -129,8 +129,8 @@ ABSORBED = 1 / 8  # fraction of the half ulps that may be lost: a naive softmax 
 
 
 class Wide(TorchDispatchMode):
-    """Replaces fp32 with fp64 wherever forward names it or mixes it in. 16-bit types that a task names are intentional: such a tensor holds 16-bit
-    numbers, and keeps their values when it is combined with an fp64 tensor."""
+    """Replaces fp32 with fp64 wherever forward names fp32 or combines it with fp64. 16-bit types that a task names are intentional: such a tensor
+    holds 16-bit numbers, and keeps their values when it is combined with an fp64 tensor."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -234,8 +234,8 @@ class Rough(Wide):
 
     def _plain(self, y: torch.Tensor, length: float, positive: bool = False, uneven: bool = False) -> torch.Tensor:
         """Estimates the error when the sum of squares of the terms is unknown: from the mean square of the results, or without this contribution if
-        all terms are positive. `uneven`: the terms have one sign and any magnitude (exponentials, squares). A running sum then loses every term below
-        half an ulp, always in the same direction, for a total of up to `length` half ulps."""
+        all terms are positive. `uneven` means that the terms have one sign and any magnitude (exponentials, squares). A running sum then loses every
+        term below half an ulp, always in the same direction, which adds up to as much as `length` half ulps."""
         y = _real(y)
         squares = 0.0 if positive else y.square().mean().nan_to_num(0.0, 0.0, 0.0)
         grown = self.sum**2 / 3 * min(length, LONGEST)
@@ -298,8 +298,8 @@ def _tf32(tensor: torch.Tensor) -> torch.Tensor:
 
 def _alike(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Widens operands that are combined with fp64 ones; a tensor that is written in place keeps its type. 16-bit operands are widened only if an fp64
-    operand has axes, in which case the result is fp64 anyway. Products require a single type, and in the task, where the state was 16-bit too, they
-    had one. A scalar does not change the type."""
+    operand has axes, in which case the result is fp64 anyway. Products require a single type. In the task, where the state was also 16-bit, they had
+    one. A scalar does not change the type."""
     leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     kinds = {leaf.dtype for leaf in leaves if leaf.is_floating_point() or leaf.is_complex()}
     wider = WIDER | _HALVES if any(leaf.dtype == torch.float64 and leaf.dim() for leaf in leaves) else WIDER

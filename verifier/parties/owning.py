@@ -1,4 +1,4 @@
-"""Checks what owns the memory of outputs, and checks their layout. An output belongs to its reader for as long as the reader wants it.
+"""Checks what owns the memory of outputs, and how they are laid out. An output belongs to its reader for as long as the reader needs it.
 
 An output must not share elements with an input, with anything that the model keeps, or with another output of this call or an earlier one, and no two
 of its elements may share memory, unless the same is true of the task's own outputs. The outputs of the most recent calls are held in order to detect
@@ -20,12 +20,12 @@ HELD_CALLS = 16
 MOST_HELD = 40  # number of calls whose outputs a party keeps; the judge holds more of them in timed calls than in trials
 HELD_BYTES = 1 << 30
 ITSELF, EARLIER = "itself", "earlier"
-_MAP_BYTES = 1 << 28  # bytes of a map of the memory in which two tensors are interleaved; for larger tensors, only extents are compared
+_MAP_BYTES = 1 << 28  # maximum size of a map of the memory in which two tensors are interleaved; for larger tensors, only extents are compared
 
 
 @dataclass
 class HeldOutputs:
-    """Outputs of one object's most recent calls, as many as fit."""
+    """Outputs of one object's most recent calls, as many as fit in memory."""
 
     calls: deque[tuple[int, list[torch.Tensor], list[torch.Tensor]]] = field(default_factory=deque)  # number, handed-over outputs, returned outputs
     count: int = 0
@@ -72,7 +72,7 @@ class Footprint(NamedTuple):
 
 def owners(tensors: list[torch.Tensor], inputs: list[torch.Tensor], state: dict[str, torch.Tensor], held: HeldOutputs | None = None) -> list[str]:
     """Returns, for each output, what it shares memory with, as words separated by "|": "input 0", a state name, "output 1", `EARLIER` for an output
-    of an earlier call, or `ITSELF` if two of its elements share memory. The text is empty for an output with its own memory."""
+    of an earlier call, or `ITSELF` if two of its elements share memory. The text is empty for an output that shares no memory."""
     before = [other for _, kept, returned in held.calls for other in [*kept, *returned]] if held is not None else []
     outputs, given, earlier = (list(map(Footprint.of, some)) for some in (tensors, inputs, before))
     return owners_of(outputs, given, footprints(state), earlier)
@@ -83,7 +83,7 @@ def footprints(state: dict[str, torch.Tensor]) -> dict[str, Footprint]:
 
 
 def owners_of(outputs: list[Footprint], inputs: list[Footprint], state: dict[str, Footprint], before: Sequence[Footprint] = ()) -> list[str]:
-    """Returns the same as `owners`, for tensors of which only the footprints remain. `before` holds outputs of earlier calls."""
+    """Returns the same as `owners`, for tensors that no longer exist except as footprints. `before` holds outputs of earlier calls."""
     found = []
     for index, one in enumerate(outputs):
         words = [f"input {at}" for at, other in enumerate(inputs) if _meet(one, other)]
@@ -106,12 +106,12 @@ def overlapping(tensor: torch.Tensor) -> bool:
 
 
 def share(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Returns whether two tensors have an element in common; columns of one allocation are interleaved but share no elements."""
+    """Returns whether two tensors have an element in common. Columns of one allocation are interleaved but share no elements."""
     return _share(Footprint.of(one), Footprint.of(other))
 
 
 def _overlapping(one: Footprint) -> bool:
-    """Checks whether, with dimensions ordered by stride, some stride fails to step over everything that the earlier dimensions cover."""
+    """Checks whether, with dimensions ordered by stride, any stride is too small to step over everything that the earlier dimensions cover."""
     reach = 0
     for step, size in sorted((step, size) for size, step in zip(one.shape, one.steps, strict=True) if size > 1):
         if step <= reach:

@@ -88,7 +88,7 @@ def confine(boot: dict[str, Any]) -> str:
 
 
 def grow_heap(nbytes: int) -> None:
-    """Touches `nbytes` of heap and frees them again. With trimming off, they stay mapped, so timed calls do not incur page faults."""
+    """Touches `nbytes` of heap and frees them again. With trimming off, the pages stay mapped, so timed calls incur no page faults."""
     libc = ctypes.CDLL(None)
     libc.malloc.restype = ctypes.c_void_p
     libc.free.argtypes = [ctypes.c_void_p]

@@ -71,7 +71,7 @@ def source_of(model: torch.nn.Module) -> dict[str, Any]:
 
 
 class Variables:
-    """The variables of a source file with the values that they have right after its import, when a model is constructed."""
+    """The variables of a source file with the values that they have right after the file is imported, which is when a model is constructed."""
 
     def __init__(self, module: Any):
         seen = Seen()
@@ -171,7 +171,7 @@ class PlainState:
         for table, key, saved in self.kept.values():
             table[key] = saved.restored()
         for _, table, key, buffer in self.buffers:
-            table[key] = buffer  # not a cache that has grown; the buffer's values are restored with the state
+            table[key] = buffer  # the value is not a cache that has grown; the buffer's values are restored with the state
 
     def __enter__(self) -> PlainState:
         return self
@@ -181,8 +181,8 @@ class PlainState:
 
 
 def history_matters(model: torch.nn.Module, call: Callable[[torch.nn.Module, bool], list[torch.Tensor]]) -> bool:
-    """Returns whether a call that starts from the same state dict returns a different result, or leaves a different state dict, after an earlier
-    call. `call(model, other)` returns forward's result tensors for the given inputs or for other ones, always with the same seed."""
+    """Returns whether, after an earlier call, a call that starts from the same state dict returns a different result or leaves a different state
+    dict. `call(model, other)` returns forward's result tensors for the given inputs or for other ones, always with the same seed."""
     with torch.no_grad(), PlainState(model) as fresh:
         state = {name: value.clone() for name, value in _tensors(model).items()}
 

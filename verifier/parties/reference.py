@@ -1,5 +1,5 @@
-"""The reference role: runs the task for its inputs, its eager results, the fp64 oracle and its graph. A second process in this role is a timed
-baseline."""
+"""The reference role: runs the task to obtain its inputs, its eager results, its fp64 results and its graph. A second process in this role serves as
+a timed baseline."""
 
 # sandboxed: imports and runs tasks
 
@@ -33,9 +33,9 @@ from verifier.parties.role import Role, map_tensors
 from verifier.parties.seeding import generators, seed_everything
 from verifier.parties.widening import WideCopies
 
-CPU_FLOPS = 500_000_000_000  # operations of an fp64 run that a CPU finishes within the oracle's limit, including convolutions
+CPU_FLOPS = 500_000_000_000  # number of operations, including convolutions, that a CPU can finish in an fp64 run within the oracle's time limit
 LARGE = 1 << 30  # size of an input in bytes above which its new values are not passed on
-PRINT_LIMIT = 64 * 1024  # bytes that a task may print during admission
+PRINT_LIMIT = 64 * 1024  # maximum number of bytes that a task may print during admission
 
 
 class Reference(Role):
@@ -53,7 +53,7 @@ class Reference(Role):
         self.wide = WideCopies()
 
     def do_put(self, frame: Frame) -> dict[str, Any]:
-        """Hands over held tensors and drops the references to them, because with gigabytes of inputs, every copy counts."""
+        """Hands over held tensors and drops the references to them, because every copy counts if inputs take gigabytes."""
         answer = super().do_put(frame)
         del self.held[frame.text("what")]
         self.device.trim(frame.integer("need"))
@@ -118,7 +118,7 @@ class Reference(Role):
         return {"type": "ok", "specs": [Spec.of(value).model_dump(exclude_none=True) for value in self.held["state"]]}
 
     def do_compile(self, frame: Frame) -> dict[str, Any]:
-        """Compiles a baseline other than eager. Its first timed call pays for the compilation, which is never part of a score."""
+        """Compiles a baseline other than eager. The compilation takes place in its first timed call and is never part of a score."""
         if frame.text("baseline") == "cuda-graph":
             from verifier.devices.cuda_graph import Graphed
 
@@ -132,7 +132,7 @@ class Reference(Role):
             with contextlib.suppress(ImportError, AttributeError):  # the baseline is then frozen while another judge measures
                 Compiling(self.permit, self.device.sync)
         with self.permit.away() if self.permit is not None else contextlib.nullcontext(), contextlib.suppress(ImportError):
-            importlib.import_module("torch._inductor.compile_fx")  # takes seconds, which the first call would otherwise pay for
+            importlib.import_module("torch._inductor.compile_fx")  # takes seconds, which would otherwise be part of the first call
         self.replays = mode is not None and self.device.torch_device != "cpu"
         compiled = torch.compile(self.model, mode=mode)
         self.model = Owning(compiled, self.model) if self.replays else compiled
@@ -165,8 +165,8 @@ class Reference(Role):
         return {"type": "ok", "variants": min(count, 8), **self.hold("inputs", inputs, whole=True)}
 
     def drawn(self, make: Callable[[], Any], seed: int) -> Any:
-        """Calls the task's own input function, on the device if possible: a GPU instantly draws gigabytes that would take a single host thread
-        several seconds."""
+        """Calls the task's own input function, on the device if possible, because a GPU instantly draws gigabytes that would take a single host
+        thread several seconds."""
         if self.device.torch_device != "cpu":
             with contextlib.suppress(RuntimeError, TypeError), torch.device(self.device.torch_device):
                 seed_everything(seed)
@@ -249,8 +249,8 @@ class Reference(Role):
 
     def do_oracle(self, frame: Frame) -> dict[str, Any]:
         """Makes the same call in fp64 on a copy of the model, starting from the current state. It runs on the device, or on the CPU if there is too
-        little device memory. With `rough`, a seed, every operator's result is perturbed as much as the policy's plain arithmetic would perturb it, or
-        `times` as much. `exact` supplies fp64 values for the entries that forward changes, in order."""
+        little device memory. `rough` is a seed; if it is given, every operator's result is perturbed as much as the policy's plain arithmetic would
+        perturb it, or `times` as much. `exact` supplies fp64 values for the entries that forward changes, in order."""
         self.step = "forward"
         taken: list[int] = []
         rough = frame.message.get("rough")
@@ -385,7 +385,7 @@ def same(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 
 class LimitedWriter(io.TextIOBase):
-    """A standard output stream that raises an error at the line whose output exceeds the limit."""
+    """A standard output stream that raises an error at the source line whose output exceeds the limit."""
 
     def __init__(self, stream: TextIO):
         self.stream = stream
@@ -406,7 +406,8 @@ _WRITING_EVENTS = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", 
 
 
 def watch(home: str) -> None:
-    """Raises friendly errors, with a line number, for actions that the sandbox would refuse or contain anyway. This is not a protection in itself."""
+    """Raises friendly errors, with a line number, for actions that the sandbox would refuse or contain anyway. This is not a security measure in
+    itself."""
     sys.stdout = LimitedWriter(sys.stdout)
     sys.stderr = LimitedWriter(sys.stderr)
     task = os.path.join(home, "task.py")

@@ -205,8 +205,8 @@ class Role(SeriesRole):
 
     def do_rest(self, frame: Frame) -> dict[str, Any]:
         """Stops the idle compiler processes of torch.compile, because their work does not belong to the model, and nothing may run while the other
-        side is timed. A later compilation restarts them. With `anew`, also frees unused memory segments before the warm-up, because program and eager
-        have different histories, and an allocation takes a different time if there are more free blocks."""
+        side is timed. A later compilation restarts them. With `anew`, also frees unused memory segments before the warm-up, because the program and
+        eager have different histories, and the duration of an allocation depends on the number of free blocks."""
         if frame.message.get("anew"):
             self.device.give_back()
         compilers = sys.modules.get("torch._inductor.async_compile")
@@ -216,7 +216,7 @@ class Role(SeriesRole):
         return {"type": "ok"}
 
     def do_profile(self, frame: Frame) -> dict[str, Any]:
-        """Makes a few calls under a profiler. A trace held by this process is returned as raw bytes."""
+        """Makes a few calls under a profiler. If this process holds a trace, it is returned as raw bytes."""
         from verifier.profiling.calls import profiled_calls
 
         tool = frame.text("tool")
@@ -256,7 +256,7 @@ class Role(SeriesRole):
         return {"type": "ok", "bytes": self.device.peak_bytes(), "held": self.device.held_bytes()}
 
     def cast(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Moves a value to the device and, under the policies bf16 and fp16, casts it to that type, as KernelBench does with models and inputs."""
+        """Moves a value to the device and, under the bf16 and fp16 policies, casts it to that type, as KernelBench does with models and inputs."""
         dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision)
         return tensor.to(device=self.device.torch_device, dtype=dtype if dtype is not None and follows_policy(tensor) else None)
 

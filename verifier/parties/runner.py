@@ -75,7 +75,7 @@ class Runner(Role):
         if frame.message.get("afresh"):
             self.variables.restore()
         self.model, refused = self._construct(self.module)
-        self.device.sync()  # the copy of weights from the arena must finish before the judge writes there again
+        self.device.sync()  # the weights must have been copied from the arena before the judge writes there again
         self.device.trim(frame.integer("need"))
         return {"type": "ok", "refused": refused}
 
@@ -108,14 +108,14 @@ class Runner(Role):
         return {"type": "ok", "names": list(state), **self.hold("entries", list(state.values()))}
 
     def state(self) -> dict[str, torch.Tensor]:
-        return stored(self.model)  # no method of the program may create the state when it is read
+        return stored(self.model)  # none of the program's methods may create the state when it is read
 
     def do_cubins(self, frame: Frame) -> dict[str, Any]:
         """Returns what Triton compiled for this program."""
         return cubins()
 
     def do_observe(self, frame: Frame) -> dict[str, Any]:
-        """Observes a few calls and everything that runs in parallel with them or after them. Returns fields of `Evidence`."""
+        """Observes a few calls, and everything that runs concurrently with them or after them. Returns fields of `Evidence`."""
         inputs = self.inputs(frame)
         foreign = foreign_libraries(self.libraries, self.home, os.environ["STITCH_BUILD_DIR"])
         model = self.traced_model()

@@ -39,7 +39,7 @@ class Saved:
 
     value: Any
     content: Any = None
-    whole: dict[int, Any] = field(default_factory=dict)  # for an iterator, the objects that its copies share with it
+    whole: dict[int, Any] = field(default_factory=dict)  # the objects that an iterator shares with its copies
     open: bool = False  # true while the value is being traversed, because objects may refer to each other
 
     def restored(self) -> Any:
@@ -70,7 +70,7 @@ class Saved:
         elif isinstance(value, contextvars.ContextVar):
             value.set(content)
         elif isinstance(value, GeneratorType):
-            return value  # a generator cannot be rewound
+            return value  # a Python generator cannot be rewound
         elif isinstance(value, Iterator):
             value = _copied(content, self.whole)
         elif isinstance(value, FunctionType) or _slotted(value):
@@ -196,7 +196,7 @@ def _copied(value: Any, whole: dict[int, Any]) -> Any:
 
 
 def _told(value: Any) -> str:
-    """Returns a text that shows whether an iterator, or the value of a context variable, has changed."""
+    """Returns a string that differs if an iterator, or the value of a context variable, has changed."""
     if isinstance(value, GeneratorType):
         frame = value.gi_frame
         return "" if frame is None else repr((frame.f_lasti, frame.f_locals))
@@ -218,7 +218,7 @@ def _places_of(value: Any) -> list[str]:
 
 def kept_by(value: Any) -> dict[str, Any]:
     """Returns what a function keeps from call to call (its attributes, its default values and the variables of its enclosing function), or the
-    attributes of an object that has slots for them."""
+    attributes that an object keeps in slots."""
     if not isinstance(value, FunctionType):
         return {name: getattr(value, name) for name in _places_of(value) if hasattr(value, name)}
     found = {f".{name}": kept for name, kept in vars(value).items()}

@@ -1,4 +1,4 @@
-"""The random number generators that a call may use. They are seeded before the call and compared after it."""
+"""Handles the random number generators that a call may use: seeds them before the call and compares them after it."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _WRAPPERS = (DispatchKey.Functionalize, DispatchKey.FuncTorchBatched, DispatchKe
 
 @dataclass
 class Room:
-    """The space that the judge provides for one call's outputs: views for tensors of the expected form, and places for any others."""
+    """The space that the judge provides for one call's outputs: views for tensors of the expected form, and offsets for any others."""
 
     arena: torch.Tensor
     views: list[torch.Tensor]
@@ -103,7 +103,7 @@ class SeriesRole:
 
     def do_series(self, frame: Frame) -> dict[str, Any]:
         """Makes the calls that the judge requests, each with its own inputs, seed and space for outputs. The judge does not reveal which of them
-        count. With ``empty`` nothing is called, which measures the cost of an exchange.
+        count. With ``empty``, nothing is called, which measures the cost of an exchange.
 
         The host does as little as possible between calls, because a user's loop does nothing there either, and Python code would evict the call's own
         code from the processor's caches (decoding steps of 66 kernels took 168 us instead of 127 us on an H100 host).
@@ -182,7 +182,7 @@ class SeriesRole:
 
 
 def delivered(output: Any, torch_device: str) -> tuple[Any, list[torch.Tensor]]:
-    """Returns the tree and tensors of a call's result. It does not run the code of a custom container, which would escape the timing. Raises
+    """Returns the tree and tensors of a call's result. It does not run the code of a custom container, because that code would not be timed. Raises
     `LayoutError`."""
     leaves = _leaves(output)
     if torch._C._len_torch_dispatch_stack() or any(mode is not DeviceContext for mode in _function_modes()):

@@ -1,7 +1,7 @@
 """Reads the tensors that a program holds without running any of the program's code.
 
-A state dict is created by methods and hooks that a program may define. A program could compute state there, when it is read, at no cost to the timed
-calls.
+A state dict is created by methods and hooks that a program may define. In them, a program could delay the computation of its state until the state is
+read, which would take no time in the timed calls.
 """
 
 # sandboxed: reads the tables of the models that programs define

@@ -1,9 +1,10 @@
-"""Builds and drives the judge's kernels for tensors of gigabytes (`passes.cu`): a single pass over memory, where PyTorch operators need five to
-twelve.
+"""Builds and drives the judge's kernels for tensors of gigabytes (`passes.cu`): they make a single pass over memory, whereas PyTorch operators need
+five to twelve.
 
-On an H200 those operators took two fifths of tier full's measuring time for a task with 6 GiB of inputs and 6 GiB of outputs. The functions return
-null if there is no kernel: no nvcc, not built yet, a small tensor, another type or layout. In that case `verifier/correctness/bounds.py` and
-`verifier/correctness/fingerprint.py` use operators, with the same result except for the rounding of sums.
+On an H200, those operators took two fifths of the measuring time of the full tier for a task with 6 GiB of inputs and 6 GiB of outputs. The functions
+return null if no kernel can be used: there is no nvcc, the kernels are not built yet, or the tensor is small or has an unsupported type or layout. In
+that case, `verifier/correctness/bounds.py` and `verifier/correctness/fingerprint.py` use operators, with the same result except for the rounding of
+sums.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from verifier.hashes import sha256
 
 SOURCE = Path(__file__).with_name("passes.cu")
 TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
-LEAST = 1 << 22  # elements below which launches take longer than passes
+LEAST = 1 << 22  # number of elements below which launches take longer than passes
 BLOCKS = 4096  # maximum number of blocks; each writes a partial result
 A_BLOCK = 2048  # elements that a block reads at a time
 ALIGNED = 16  # bytes
 
 
 def build(folder: Path, nvcc: str, architecture: str) -> Path | None:
-    """Returns the shared library for GPUs of this architecture, such as "sm_90", compiled if missing; null if compilation fails."""
+    """Returns the shared library for GPUs of this architecture, such as "sm_90", and compiles it first if it is missing. Returns null if compilation
+    fails."""
     library = folder / f"passes-{sha256(f'{SOURCE.read_text()}{architecture}{nvcc}')[:16]}.so"
     if library.exists():
         return library
@@ -78,7 +80,7 @@ class Passes:
         return float(sums.sum()), int(finite.sum())
 
     def distance(self, value: torch.Tensor, expected: torch.Tensor, finite: bool = False) -> float | None:
-        """Computes `correctness.distance`; with `finite`, null if an element of either tensor is not finite."""
+        """Computes `correctness.distance`. With `finite`, returns null if any element of either tensor is not finite."""
         if value.dtype not in TYPES or expected.dtype not in (value.dtype, torch.float64) or not self.takes(value, expected):
             return None
         found = self.squares(expected)

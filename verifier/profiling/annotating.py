@@ -1,7 +1,7 @@
 """Transfers the ranges of modules and operators from the one call that has them to the measured calls, which have none.
 
 Hooks cost time on the host, so the measured calls run without them (`calls.py`). A call that did the same work in the same order did it in the same
-modules. In such a call, a range extends from the first to the last piece of work that it contains in the annotated call.
+modules. In such a call, each range extends from the first to the last piece of work that the range contains in the annotated call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _ON_DEVICE = [KINDS.index(kind) for kind in ("kernel", "memcpy", "memset", "grap
 
 
 def with_ranges(timeline: Timeline) -> Timeline:
-    """Returns the timeline with ranges added to the calls named `iter`; unchanged if no call did the same work as the annotated one."""
+    """Returns the timeline with ranges added to the calls named `iter`, or an unchanged timeline if no call did the same work as the annotated
+    one."""
     columns = timeline.columns
     start, end = columns["start"], columns["start"] + columns["duration"]
     pattern, calls = _named(timeline, ANNOTATED), _named(timeline, ITERATION)

@@ -24,8 +24,8 @@ WARM_UP = 3
 
 
 def profiled_calls(call: Callable[[], Any], iterations: int, tool: str, sync: Callable[[], None]) -> bytes:
-    """Makes the calls. Under "nsys" and "ncu", the ranges are NVTX ranges and the result is empty, because the profiler around this process holds the
-    recording. Under "sanitizer", only the calls are made. Otherwise, the result is torch.profiler's Chrome trace."""
+    """Makes the calls. Under "nsys" and "ncu", the ranges are NVTX ranges and the result is empty, because the profiler that runs this process holds
+    the recording. Under "sanitizer", the calls are made without ranges. Otherwise, the result is torch.profiler's Chrome trace."""
     with torch.no_grad():
         if tool == "sanitizer":
             for _ in range(iterations):

@@ -59,7 +59,7 @@ def _json(value: Any) -> bytes:
 
 
 def _places(timeline: Timeline) -> tuple[dict[tuple[int, int], tuple[int, int]], list[dict[str, Any]]]:
-    """Returns (process, thread) by row and depth, and the metadata events that name them in row order."""
+    """Returns (process, thread) for each row and depth, and the metadata events that name them, in row order."""
     places: dict[tuple[int, int], tuple[int, int]] = {}
     naming: list[dict[str, Any]] = []
     processes: dict[str, int] = {}

@@ -68,7 +68,7 @@ def host_calls(timeline: Timeline) -> HostCalls | None:
 
 
 def _longest_gaps(timeline: Timeline, calls: list[np.ndarray], count: int) -> dict[str, float]:
-    """Returns the device's idle time within a call before the pieces of work with the same name, in microseconds a call, longest first."""
+    """Returns the device's idle time before pieces of work, totalled by the name of that work, in microseconds per call, longest first."""
     columns, idle = timeline.columns, dict[str, float]()
     for mine in calls:
         order = mine[np.argsort(columns["start"][mine], kind="stable")]

@@ -4,7 +4,8 @@ A CPU program's kernels are C functions called through ctypes (`stitch_build`) o
 profiler. The profiling party installs these wrappers before it imports the program; a timed party never does.
 
 The overhead of a range falls inside the range and would count as the program's work. `torch.profiler.record_function` takes 50 to 150 us with cold
-caches, or 12 % of a 1 ms matrix product. `_RecordFunctionFast`, the range that torch.compile puts around its kernels, takes only a few microseconds.
+caches, which is up to 12 % of a 1 ms matrix product. `_RecordFunctionFast`, the range that torch.compile puts around its kernels, takes only a few
+microseconds.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _BUILT_IN = frozenset(
 
 @dataclass(frozen=True)
 class OwnKernels:
-    """Identifies a program's kernels: the names it defines, the words of its CUDA text, and the mangled names in its compiled libraries."""
+    """Identifies a program's kernels by the names that it defines, the words in its CUDA text, and the mangled names in its compiled libraries."""
 
     names: frozenset[str]  # unqualified
     triton: frozenset[str]

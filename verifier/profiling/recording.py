@@ -11,7 +11,7 @@ import numpy as np
 
 from verifier.profiling.timeline import COLUMNS, KINDS, Counter, Row, RowKey, Timeline
 
-MAX_EVENTS = 1_000_000  # 33 bytes each; the page can draw this many smoothly
+MAX_EVENTS = 1_000_000  # 33 bytes per event; the page can draw this many smoothly
 MAX_NAME = 2000  # characters; template names of CUDA kernels can have several thousand
 MAX_ROWS = 65_000  # `row` is a u16
 MAX_SAMPLES = 100_000  # per counter; if there are more, neighbours are averaged

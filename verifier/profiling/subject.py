@@ -91,7 +91,8 @@ class Subject:
             raise
 
     def settle(self, made: Built) -> None:
-        """Calls a program that may request builds on first use, so that they are ready when a tool runs. Raises `PartyFailure` and `BuildFailed`."""
+        """Calls a program that may request builds on first use, so that these builds are ready when a tool runs. Raises `PartyFailure` and
+        `BuildFailed`."""
         while asks_later(made.program.source):
             party = None
             try:

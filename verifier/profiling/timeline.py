@@ -10,8 +10,8 @@ null}`` where ``own`` lists the names (by index) of the program's own kernels, a
 Columns: ``start`` f64, ``duration`` f64, ``name`` u32 (into names), ``row`` u16, ``kind`` u8 (into kinds), ``correlation`` u32 (0: none; a
 launch and what it launched share it), ``depth`` u16 (nesting within the row), ``detail`` u32 (0, or 1 + index into details["table"]).
 
-Counters that were sampled along with the events: header ``"counters": [{"name", "group", "unit", "offset", "length"}]``; at each
-offset, which is relative to the start of the columns, are ``length`` f8 times, followed by ``length`` f4 values.
+Counters that were sampled along with the events: header ``"counters": [{"name", "group", "unit", "offset", "length"}]``. At each offset, which is
+relative to the start of the columns, there are ``length`` f8 times, followed by ``length`` f4 values.
 """
 
 from __future__ import annotations

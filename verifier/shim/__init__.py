@@ -1,1 +1,1 @@
-"""The native clock: built once from `clock.c`, and loaded by a party before any stranger's source."""
+"""The native clock: built once from `clock.c`, and loaded by a party before any untrusted source."""

@@ -19,11 +19,11 @@ HERE = Path(__file__).parent
 SOURCES, HEADERS = ("clock.c", "series.c"), ("clock.h",)
 PAGE_BYTES, LINE = 4096, 64
 STAMPS = 8
-AWAKE_NS = 500_000  # kept short: a program that rewrites this process could compute meanwhile; the judge's flush has kept processors awake
+AWAKE_NS = 500_000  # kept short, because a program that rewrites this process could compute meanwhile; the judge's flush has kept processors awake
 
 
 class ClockError(RuntimeError):
-    """The clock cannot be built, or the device failed while it ran; `code` is the driver's code, or 0 if there is none."""
+    """Raised if the clock cannot be built, or if the device failed while the clock ran; `code` is the driver's code, or 0 if there is none."""
 
     def __init__(self, message: str, code: int = 0):
         super().__init__(message)
@@ -31,7 +31,7 @@ class ClockError(RuntimeError):
 
 
 def build_clock(folder: Path) -> Path:
-    """Returns the shared library, compiled if missing. Raises `ClockError`, saying what to install."""
+    """Returns the shared library, and compiles it first if it is missing. Raises `ClockError`, whose message says what to install."""
     text = "".join((HERE / name).read_text() for name in (*SOURCES, *HEADERS))
     library = folder / f"clock-{sha256(text)[:16]}.so"
     if library.exists():
@@ -51,8 +51,8 @@ def build_clock(folder: Path) -> Path:
 
 
 class Native:
-    """The library's functions with their types. Functions that wait for the judge keep the interpreter's lock (`PyDLL`), so that no thread left
-    behind by a program runs Python meanwhile. `stitch_ended` and `stitch_sync` wait for the program's own work and release the lock."""
+    """The library's functions with their types. Functions that wait for the judge keep the interpreter's lock (`PyDLL`), so that no thread that a
+    program has left behind can run Python meanwhile. `stitch_ended` and `stitch_sync` wait for the program's own work and release the lock."""
 
     def __init__(self, library: Path | str):
         waiting, running = ctypes.PyDLL(str(library)), ctypes.CDLL(str(library))
@@ -91,8 +91,8 @@ class Native:
 
 
 class Clock:
-    """A party's half. For a single call: `prepare`, then `go` and `done` around it. For a series: `open_page` once, then for each call `wait`, the
-    call, `ended`, `copied`; `abort` if a call raises. See `clock.c` and `series.c`."""
+    """A party's half. A single call uses `prepare`, then `go` before the call and `done` after it. A series uses `open_page` once and then, for each
+    call, `wait`, the call itself, `ended` and `copied`; if a call raises an exception, it uses `abort`. See `clock.c` and `series.c`."""
 
     def __init__(self, native: Native):
         self._native = native
@@ -104,7 +104,7 @@ class Clock:
         self._native.prepare()
 
     def go(self, fd: int, awake: bool = False) -> None:
-        """Starts the clock on the judge's go. `awake`: all processors work for a moment before the call."""
+        """Starts the clock when the judge gives the go. With `awake`, all processors work for a moment before the call."""
         if self._native.inputs(fd) != 0:
             raise ClockError("the judge is gone")
         if awake:
@@ -113,7 +113,7 @@ class Clock:
             raise ClockError("the judge is gone")
 
     def done(self, fd: int) -> int:
-        """Returns the nanoseconds since `go`. Raises `ClockError` if the device failed; the judge has been informed by a negative number."""
+        """Returns the nanoseconds since `go`. Raises `ClockError` if the device failed; in that case, a negative number has informed the judge."""
         return self._checked(int(self._native.done(fd)))
 
     def open_page(self, descriptor: int) -> None:
@@ -121,8 +121,8 @@ class Clock:
             raise ClockError("the page of a series cannot be mapped")
 
     def wait(self, fd: int, number: int, place: int, nbytes: int) -> None:
-        """Waits for call `number` of the series. Returns with the clock started, its inputs (`nbytes` from address `place`) readable, and caches
-        cold."""
+        """Waits for call `number` of the series. When it returns, the clock has started, the call's inputs (`nbytes` from address `place`) are
+        readable, and caches are cold."""
         code = int(self._native.wait(fd, number, place, nbytes))
         if code:
             raise ClockError("the judge is gone" if code < 0 else f"the device failed before the call (CUDA error {code})", max(code, 0))
@@ -160,7 +160,7 @@ class SharedPage:
 
     @property
     def words(self) -> tuple[int, int]:
-        """Returns the addresses of two words that both equal `running(c)` while call c runs: the call that has begun, and the party's step."""
+        """Returns the addresses of two words, both of which equal `running(c)` while call c runs: the call that has begun, and the party's step."""
         return self.address + 4 * LINE, self.address + LINE
 
     def close(self) -> None:
@@ -180,7 +180,7 @@ class Stamped:
 
     judged: int  # from go to the end, by the judge's clock
     own: int  # the same interval by the party's clock
-    ahead: int  # from the key until the inputs were unmasked; on a GPU, until the caches were flushed too
+    ahead: int  # from the key until the inputs were unmasked; on a GPU, until the caches were also flushed
     copied: int  # from the end until the outputs were copied
     between: int  # from the previous call's copy until the party waited for the key; 0 for the first
     queued: int  # how long the party's threads waited for a processor in this time
@@ -189,7 +189,7 @@ class Stamped:
 
 
 class SeriesFailed(RuntimeError):
-    """A series that did not finish. `cause`: "message" (the party gives the reason on its socket, or has ended), "time", "turn"."""
+    """Raised if a series did not finish. `cause`: "message" (the party gives the reason on its socket, or has ended), "time", "turn"."""
 
     def __init__(self, cause: str):
         super().__init__(cause)
@@ -235,9 +235,9 @@ class Leader:
         rung: Sequence[int] = (),
         warm: Sequence[int] = (),
     ) -> list[Stamped]:
-        """Leads the party behind socket `fd` through as many calls as there are keys, within `seconds`. `threads`: open `schedstat` files of the
-        party's threads. `bell`: an event that is signalled shortly before each of the calls numbered `rung`. Caches are not flushed before the calls
-        numbered `warm`. Raises `SeriesFailed`."""
+        """Leads the party behind socket `fd` through as many calls as there are keys, within `seconds`. `threads` holds open `schedstat` files of the
+        party's threads. `bell` is an event that is signalled shortly before each of the calls numbered `rung`. Caches are not flushed before the
+        calls numbered `warm`. Raises `SeriesFailed`."""
         count = len(keys)
         words = (ctypes.c_uint64 * (2 * count))(*(word for key in keys for word in key))
         stamps = (ctypes.c_int64 * (STAMPS * count))()

@@ -1,9 +1,9 @@
-"""Byte code for hosts whose interpreter stores none next to its packages. On such hosts each process would compile a thousand torch modules at its
-start, which takes 3 s of processor time.
+"""Byte code for hosts whose interpreter stores none next to its packages. On such hosts, each process would compile a thousand torch modules at
+startup, which takes 3 s of processor time.
 
-`python -m verifier prepare`, or an idle serving judge, creates it once under `data_dir`; judges are started with it, and show it read-only to their
-parties. Python itself ignores byte code if its source has another date or size. After an upgrade of Python, torch or this package all of it is
-rebuilt, because Python looks for byte code in only one place.
+`python -m verifier prepare`, or an idle serving judge, creates it once under `data_dir`; judges are started with it, and expose it to their parties
+as read-only. Python itself ignores byte code if its source has another date or size. After an upgrade of Python, torch or this package, all byte code
+is rebuilt, because Python looks for it in only one place.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pathlib import Path
 
 from verifier.devices.base import Bind
 
-SHOWN = "/opt/stitchwork-bytecode"  # where a sandbox shows it
+SHOWN = "/opt/stitchwork-bytecode"  # its path in a sandbox
 FOLDER, MADE = "bytecode", "made"
 SECONDS = 240.0
-# Imports what judges and parties import at startup, and what parties import only for some programs and baselines. It ends with the process that
-# started it.
+# Imports what judges and parties import at startup, and what parties import only for some programs and baselines. This process ends with the process
+# that started it.
 _IMPORTS = """
 import ctypes, importlib, os, pkgutil, sys
 ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
@@ -76,7 +76,7 @@ def own() -> str | None:
 
 
 def bind() -> list[Bind]:
-    """Returns the bind of this process's byte code for a party; empty if the process was started without it."""
+    """Returns the bind that exposes this process's byte code to a party; empty if the process was started without byte code."""
     return [Bind(folder, SHOWN)] if (folder := own()) else []
 
 
@@ -99,7 +99,7 @@ def make(data_dir: Path) -> str:
     try:
         made_for = signature()
         subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=SECONDS, check=True)
-        # A sandbox shows some of the folders at other paths.
+        # Some of the folders have other paths in a sandbox.
         moved = {str(PACKAGE): f"{INSIDE}/verifier"} | {path: f"{INSIDE}/path{index}" for index, path in enumerate(path_folders())}
         for source, target in moved.items():
             if (folder / source.lstrip("/")).is_dir():
@@ -116,7 +116,7 @@ def make(data_dir: Path) -> str:
 
 
 def _put(source: str, target: str) -> None:
-    """Puts a copy in place atomically."""
+    """Puts a copy into place atomically."""
     scratch = f"{target}.{os.getpid()}"
     shutil.copy2(source, scratch)
     os.replace(scratch, target)

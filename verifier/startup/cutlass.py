@@ -1,4 +1,4 @@
-"""Finds CUTLASS headers on a host and shows them to builders: nothing is downloaded while a program is judged.
+"""Finds CUTLASS headers on a host and exposes them to builders, because nothing is downloaded while a program is judged.
 
 Programs can refer to the headers in three ways: `#include <cutlass/...>` alone, a folder named by CUTLASS_PATH, and a clone next to the program
 (`Path(__file__).parent / "cutlass"`).
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from verifier.devices.base import Bind
 
-SHOWN = "/opt/cutlass"  # where a sandbox shows them
+SHOWN = "/opt/cutlass"  # their path in a sandbox
 NAMES = ("CUTLASS_PATH", "CUTLASS_HOME", "CUTLASS_DIR", "CUTLASS_ROOT")
 INCLUDES = ("CUTLASS_INCLUDE", "CUTLASS_INCLUDE_DIR")  # other variables with the folder's name, which programs also read
 BESIDE = ("cutlass", "third_party/cutlass")
@@ -40,7 +40,7 @@ def holds(folder: str) -> bool:
 
 
 def version() -> str:
-    """Returns the version from its header, such as "4.2.0", or ""."""
+    """Returns the version from the CUTLASS header, such as "4.2.0", or ""."""
     try:
         text = Path(found(), "include/cutlass/version.h").read_text() if found() else ""
     except OSError:
@@ -50,7 +50,7 @@ def version() -> str:
 
 
 def signature() -> list[str]:
-    """Returns a signature of the headers that builds may have included, for their keys; empty if there are none."""
+    """Returns a signature of the headers that builds may include, for use in the builds' keys; empty if there are no headers."""
     return [f"CUTLASS {version()} at {found()}"] if found() else []
 
 
@@ -64,8 +64,8 @@ def variables(wrapped: bool) -> dict[str, str]:
 
 
 def show(home: str) -> None:
-    """Shows them in a party that builds or looks up builds: compilers find them after all other folders, and programs find them in their own
-    folder."""
+    """Exposes the headers in a party that builds or looks up builds. Compilers search them after all other folders, and programs find them in their
+    own folder."""
     root = os.environ.get(NAMES[0], "")
     if not root or not holds(root):
         return

@@ -35,7 +35,7 @@ class Lack(BaseModel):
 
 
 class DeviceHealth(BaseModel):
-    """The state of one device. `model` is the key by which measurements are compared; null figures were not measured."""
+    """The state of one device. `model` is the key by which measurements are compared; figures that were not measured are null."""
 
     device: str
     ready: bool
@@ -46,7 +46,7 @@ class DeviceHealth(BaseModel):
 
 
 class Tool(BaseModel):
-    """A tool. `needed`: without it nothing can be verified on the device named in `needed_for`."""
+    """A tool. `needed` means that, without it, nothing can be verified on the device named in `needed_for`."""
 
     name: str
     found: bool

@@ -14,8 +14,8 @@ from typing import Any
 @contextlib.contextmanager
 def swift_imports() -> Iterator[None]:
     """Speeds up imports in two ways. First, it turns off garbage collection: a library's definitions are permanent, and searching them for garbage
-    takes a seventh of the time; they are not searched later, during a call, either. Second, it finds a frame's module by name: torch asks for it at
-    each of 200 registrations, and `inspect` answers by resolving the paths of all modules, which causes 11,000 of the 30,000 system calls."""
+    takes a seventh of the time. They are not searched later, during a call, either. Second, it finds a frame's module by name: torch looks the module
+    up at each of 200 registrations, and `inspect` finds it by resolving the paths of all modules, which causes 11,000 of the 30,000 system calls."""
     plain = inspect.getmodule
 
     def getmodule(object: Any, _filename: str | None = None) -> types.ModuleType | None:

@@ -17,12 +17,12 @@ from verifier.startup.bytecode import make
 
 
 def main(device_name: str, data_dir: Path, plain: bool = False) -> int:
-    """Prepares the host. Returns 0 if everything is in place, and 2, with the reason, if this host cannot create it."""
+    """Prepares the host. Returns 0 if everything is in place; otherwise, prints the reason and returns 2."""
     data_dir.mkdir(parents=True, exist_ok=True)
-    # Parties and judges cannot write byte code and would compile this package at each start.
+    # Parties and judges cannot write byte code, so they would compile this package at each start.
     compileall.compile_dir(Path(__file__).parents[1], quiet=2)
     try:
-        device = open_device(device_name, data_dir, later=True)  # compilers do not need the device to be open
+        device = open_device(device_name, data_dir, later=True)  # compilers do not need an open device
     except (DeviceError, ImportError) as error:
         print(error, file=sys.stderr)
         return 2

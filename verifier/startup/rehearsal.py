@@ -1,5 +1,5 @@
-"""Runs the judge's own arithmetic once on a few numbers while the reference is still loading the task: a GPU loads each kernel at its first use, and
-loading all of them takes longer than the comparisons of an evaluation."""
+"""Runs the judge's own arithmetic once on a few numbers while the reference is still loading the task, because a GPU loads each kernel at its first
+use, and loading all of them takes longer than an evaluation's comparisons."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ELEMENTS = 4096
 
 
 def rehearse(device: Device) -> None:
-    """Starts the rehearsal in a separate thread, `device.rehearsal`, on a GPU."""
+    """On a GPU, starts the rehearsal in a separate thread, `device.rehearsal`."""
     if device.kind == "cuda":
         device.rehearsal = threading.Thread(target=_work, args=[device], daemon=True)
         device.rehearsal.start()

@@ -27,14 +27,14 @@ JUDGE_KEEPS = (
 
 
 def judge_environment() -> dict[str, str]:
-    """Returns everything that a judge receives from its client's environment: no key, no secret, nothing about the user."""
+    """Returns everything that a judge receives from its client's environment, which includes no key, no secret and no information about the user."""
     kept = {name: os.environ[name] for name in JUDGE_KEEPS if name in os.environ}
     path = os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin")
     return {
         "PATH": path,
         "PYTHONDONTWRITEBYTECODE": "1",
-        "OMP_WAIT_POLICY": "PASSIVE",  # its own threads never spin while a party is timed
-        # Tensors of a few recurring sizes are allocated and freed: keep their pages instead of requesting fresh ones from the kernel each time.
+        "OMP_WAIT_POLICY": "PASSIVE",  # the judge's own threads never spin while a party is timed
+        # Tensors of a few recurring sizes are allocated and freed, so their pages are kept instead of being requested from the kernel each time.
         "MALLOC_MMAP_MAX_": "0",
         "MALLOC_TRIM_THRESHOLD_": str(4 << 30),
         "MALLOC_TOP_PAD_": str(64 << 20),
@@ -48,7 +48,7 @@ class Started:
 
     process: subprocess.Popen[bytes]
     sock: socket.socket
-    sent: bool = False  # whether a first job, with the number 1, was sent
+    sent: bool = False  # whether a first job, numbered 1, has been sent
 
 
 def start_judge(
@@ -92,6 +92,6 @@ def start_job(job: dict[str, Any], device: str, data_dir: Path, begun: float) ->
     try:
         started.sock.sendall(HEADER.pack(len(body), 0) + body)
     except OSError:
-        pass  # it is gone; the caller that waits for its answer learns the reason
+        pass  # the judge is gone; the caller that waits for its answer is given the reason
     started.sent = True
     return started

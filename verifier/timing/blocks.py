@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 GIVEN_BACK_SECONDS = 5.0
 HELD_EARLY, HELD_EARLY_BYTES = 3, 64 << 20  # number of first turns whose outputs the party holds until the end; maximum bytes of a call's outputs
-HELD_LATER, HELD_LATER_BYTES = 6, 16 << 20  # turn n is one of those that follow with the probability HELD_LATER / n, which favours no time
+HELD_LATER, HELD_LATER_BYTES = 6, 16 << 20  # later turns: turn n is held with probability HELD_LATER / n, which favours no time
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Caller:
     expected: list[Spec]  # specs of the outputs, used to reserve memory for them
     limit: float
     slot: int = 0
-    need: int = 0  # device bytes that a program's process takes if it needs no more than PyTorch; zero: unknown
+    need: int = 0  # bytes of device memory that a program's process takes if it needs no more than PyTorch; zero: unknown
     backward: dict[str, Any] | None = None  # arguments of `gradients.forward_backward`; null: forward only
     layout: list[list[int] | None] = field(default_factory=list)  # strides that a program's outputs must have when the clock stops
     previous: list[Spec] = field(default_factory=list)
@@ -182,8 +182,8 @@ class Caller:
         return [self._noted(call, number == hold) for number, call in enumerate(calls) if number in counted]
 
     def _holds(self) -> bool:
-        """Decides whether the party holds outputs of the next turn. A program may begin to reuse its memory at any call, so that later turns are
-        chosen at random: more or less as many among the last half as among the second quarter."""
+        """Decides whether the party holds outputs of the next turn. A program may begin to reuse its memory at any call, so later turns are chosen at
+        random: about as many from the last half of the turns as from the second quarter."""
         self.turned += 1
         size = place(self.expected)[1]
         if not self.party.has_program or size > HELD_EARLY_BYTES:
@@ -196,8 +196,8 @@ class Caller:
         return call
 
     def overwritten(self, borrowed: Sequence[bool]) -> bool:
-        """Returns whether an output of an early timed call has changed since. `borrowed` says for each output whether the task itself returns memory
-        that later calls may write to. Outputs that the party no longer holds say nothing."""
+        """Returns whether an output of an early timed call has changed since. `borrowed` says, for each output, whether the task itself returns
+        memory that later calls may write to. Outputs that the party no longer holds are ignored."""
         for number, early in enumerate(self.early):
             now = self.held(number, early.specs) if early.prints else None
             for at, (tensor, then) in enumerate(zip(now or [], early.prints, strict=False)):
@@ -206,8 +206,8 @@ class Caller:
         return False
 
     def empty(self, rounds: int) -> int:
-        """Returns the nanoseconds of an exchange without a call: as in a user's loop if calls are timed in series, otherwise those of a round
-        trip."""
+        """Returns the duration, in nanoseconds, of an exchange without a call: as in a user's loop if calls are timed in series, and otherwise of a
+        round trip."""
         if self.party.device.leader() is None:
             return self.party.empty(rounds)
         return int(statistics.median(stamped.judged for stamped in self._line().empty(rounds)))
@@ -216,15 +216,16 @@ class Caller:
         return Line(self.party, self.expected, self.limit, self.backward)
 
     def _waited(self) -> None:
-        """Measures the GPU's wait before every side's turn. It makes the GPU switch to the judge's context, which counts towards the time ahead."""
+        """Measures the wait for the GPU before every side's turn. It makes the GPU switch to the judge's context, which counts towards the time
+        ahead."""
         waited = self.party.device.wait_ns()
         for watch in self.watches:
             watch.waited(waited)
 
     def _short(self, failure: PartyFailure) -> None:
-        """Determines the cause of a memory shortage. A program that runs out of memory is to blame if its process could have had as much as PyTorch's
-        call needs. This is checked after its end, so that nothing depends on what the program reports. Otherwise the device is too small, as is
-        always the case for a baseline."""
+        """Determines the cause of a memory shortage. A program that runs out of memory is to blame if its process could have had as much memory as
+        PyTorch's call needs. This is checked after the process has ended, so that nothing depends on what the program reports. Otherwise, the device
+        is too small; for a baseline, this is always the cause."""
         party, device = self.party, self.party.device
         total = device.total_bytes()
         if party.has_program:
@@ -241,7 +242,8 @@ class Caller:
 
 
 def kept(tensor: torch.Tensor, copy: bool = False) -> torch.Tensor | Fingerprint:
-    """Returns what is kept of an output until the next call, to detect changes: for gigabytes a fingerprint instead of a second copy."""
+    """Returns what is kept of an output until the next call in order to detect changes. For gigabytes, this is a fingerprint instead of a second
+    copy."""
     if large(tensor.nbytes):
         return fingerprint(tensor)
     return tensor.clone(memory_format=torch.preserve_format) if copy else tensor
@@ -260,18 +262,18 @@ class Side:
     charged: Charge = Charge()
 
     def samples(self) -> np.ndarray:
-        """Returns milliseconds, including charges: (blocks, calls of a block)."""
+        """Returns milliseconds, including charges, as an array (blocks, calls of a block)."""
         return np.array(self.blocks) + self.charged.ns / 1e6
 
     def calibrate(self, rounds: int = 9) -> None:
-        """Measures the cost of an empty exchange, before and after the blocks. The shorter one counts, since the machine may be busy during one of
+        """Measures the cost of an empty exchange before and after the blocks. The shorter time counts, since the machine may be busy during one of
         them."""
         found = self.caller.empty(rounds)
         self.round_trip = min(self.round_trip or found, found)
 
     def add(self, calls: list[Call]) -> float:
-        """Adds the counted calls of one turn, excluding inspected calls and calls with warm caches, and excluding preempted calls unless all were
-        preempted. Returns the turn's milliseconds."""
+        """Adds the counted calls of one turn, except for inspected calls, calls with warm caches and (unless all calls were preempted) preempted
+        calls. Returns the turn's time in milliseconds."""
         laps = self.laps
         warm = [call for call in calls if call.warm and not call.looked and not call.preempted]
         whole = [call for call in calls if not call.warm and not call.preempted]
@@ -290,7 +292,7 @@ class Side:
 
 
 def newer(calls: list[Call]) -> int | None:
-    """Returns how many ns longer a call takes with newly drawn inputs than with others; null if all calls are of one kind."""
+    """Returns by how many ns a call takes longer with newly drawn inputs than with others; null if all calls are of one kind."""
     new, known = ([call.inner for call in calls if call.use is not None and call.use.new is kind] for kind in (True, False))
     return int(statistics.median(new) - statistics.median(known)) if new and known else None
 
@@ -304,11 +306,11 @@ def measure(
     blocks: int,
     form: Form | None = None,
 ) -> int:
-    """Runs `blocks` ABBA blocks from input number `first`: a random order of the sides for one turn, the reverse for the next. A turn is one call of
-    each side, or a series of the given form. Every side processes every input once and in the same sequence, lead-ins included, so that state
-    advances alike. All sides of a block are called from the same processor, those of the next block from the next processor. The programs' turns,
-    which are watched, are adjacent. The programs are frozen while the others are timed, and each change begins with the same pause
-    (`idleness.pause`). `check` receives each counted call. Returns the next input's number."""
+    """Runs `blocks` ABBA blocks, starting with input number `first`: one turn with the sides in random order, and one with the order reversed. A turn
+    is one call of each side, or a series of the given form. Every side processes every input once and in the same sequence, including lead-ins, so
+    that state advances in the same way. All sides of a block run on the same processor, and those of the next block run on the next processor. The
+    programs' turns, which are watched, are adjacent. The programs are frozen while the others are timed, and each change between the two groups
+    begins with the same pause (`idleness.pause`). `check` receives each counted call. Returns the next input's number."""
     device = sides[0].caller.party.device
     watches = list({id(watch): watch for side in sides for watch in side.caller.watches}.values())
     uses = Uses(draw, random.Random(rng.getrandbits(64)), form) if form is not None else None

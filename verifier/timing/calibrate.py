@@ -1,4 +1,4 @@
-"""The job `calibrate`: measures how much two processes of the same code differ on this host, using fresh processes of small known tasks.
+"""The `calibrate` job: measures how much two processes that run the same code differ on this host, using fresh processes that run small known tasks.
 
 The tasks cover both extremes: calls limited by launch overhead on the host, and calls that keep the device busy throughout.
 """
@@ -62,7 +62,7 @@ TASKS = {
 }
 PROCESSES = 6
 WARM_UP = 8
-WEIGHT = 6  # weight of the host's past, as a number of processes, relative to those of a run
+WEIGHT = 6  # weight of earlier findings about the host, expressed as a number of processes
 LEAST = 0.0005  # lower limit of `least`, however well a host is known
 VARIED = 0.01  # relative variation from call to call above which a task determines `noise`, and below which it determines `least`
 
@@ -71,8 +71,8 @@ class CalibratedTask(BaseModel):
     name: str
     ms: float
     processes: int
-    variation: float  # relative variation between calls of a process, excluding what turns had in common (`intervals.without_turns`)
-    spread: float  # relative variation of the processes' middle calls, minus what their own calls explain
+    variation: float  # relative variation between calls of a process, excluding the part that turns had in common (`intervals.without_turns`)
+    spread: float  # relative variation between the processes' typical call times, minus the part that variation within processes explains
     medians_ms: list[float]
 
 
@@ -86,7 +86,8 @@ class Calibration(BaseModel):
 
 
 def calibrate(job: CalibrateJob, pool: Pool, data_dir: Path, on_stage: Callable[[StageEvent], None]) -> Calibration:
-    """Measures, and stores the result in the data folder for all later verifications on this device model. Raises `PartyFailure`, `DeviceError`."""
+    """Makes the measurement and stores the result in the data folder for all later verifications on this device model. Raises `PartyFailure`,
+    `DeviceError`."""
     begin = time.monotonic()
     found = []
     for name, (layer, depth, shape) in TASKS[pool.device.kind].items():
@@ -112,7 +113,7 @@ def _task(name: str, source: str, pool: Pool, seconds: float) -> CalibratedTask:
         def draw(number: int) -> tuple[Values, int]:
             return reference.inputs(draws.getrandbits(32)), 1
 
-        with pool.gate.alone():  # otherwise other judges' interference would permanently count as a property of this host
+        with pool.gate.alone():  # otherwise, interference from other judges would permanently count as a property of this host
             for party in parties:
                 party.rest(anew=True)  # binds it to the processors used for timing programs
             warm, _ = draw(0)
@@ -149,5 +150,5 @@ def fit(tasks: list[CalibratedTask], kind: str) -> Repeatability:
     usual = DEFAULTS[kind]
     least = max(LEAST, math.sqrt((sum(s * s for s in steady) + usual.least**2) / (len(steady) + 1)))  # the default counts as one task
     ratios = [max(task.spread**2 - least**2, 0.0) / task.variation**2 for task in tasks if task.variation >= VARIED]
-    noise = math.sqrt((sum(ratios) + 2 * usual.noise**2) / (len(ratios) + 2))  # here as two: a few tasks on a busy host say little
+    noise = math.sqrt((sum(ratios) + 2 * usual.noise**2) / (len(ratios) + 2))  # here it counts as two, because a few tasks on a busy host say little
     return Repeatability(least=least, noise=noise, weight=WEIGHT, source=f"calibrated with {sum(task.processes for task in tasks)} processes")

@@ -27,20 +27,20 @@ class Call:
     ahead: int  # from the writing of the inputs until the interval began
     tree: object
     specs: list[Spec]
-    outputs: list[torch.Tensor]  # private copies; a baseline's outputs of gigabytes stay where its next call will write
+    outputs: list[torch.Tensor]  # private copies; if a baseline's outputs take gigabytes, they stay where its next call will write
     again: list[torch.Tensor | Fingerprint] | None  # outputs of the previous call, read once more; see `kept`
     inputs_intact: list[bool]
     shared: list[str] = field(default_factory=list)  # owner of each output's memory, as reported by the party
     laid: bool = False  # whether outputs had to be copied to the task's layout, as reported by the party
     between: int = 0  # in a series: from copying the previous outputs until the party waited for this call
-    around: int = 0  # from the request until inputs could be handed over; in a series its share of that, and of the time after the last call
-    lead: int = 0  # in a series: its share of the extra time of the lead-in calls over the others
+    around: int = 0  # from the request until inputs could be handed over; in a series: its share of that, and of the time after the last call
+    lead: int = 0  # in a series: its share of the time by which lead-in calls exceed the others
     in_series: bool = False
     use: Use | None = None  # in a series: the inputs
     span: tuple[int, int] | None = None  # in a series: its beginning and end by the judge's clock
     looked: bool = False  # whether the judge inspected the process during the call, which took some of its time
     queued: int = 0  # time that its threads waited for a processor during the call
-    after: dict[int, torch.Tensor] = field(default_factory=dict)  # inputs that the call has changed, by number, unless they have gigabytes
+    after: dict[int, torch.Tensor] = field(default_factory=dict)  # inputs that the call has changed, by number, unless they take gigabytes
 
     @property
     def warm(self) -> bool:

@@ -1,10 +1,10 @@
 """Checks that the program's runner is idle between its calls. A runner that keeps the processor or the GPU busy slows the baselines down and so makes
-itself look fast.
+its program look fast.
 
 The judge gathers the evidence itself: the kernel's count of the runner's processor time, and how long a tiny kernel of the judge waits for the GPU. A
-runner's idle threads may spin for a few milliseconds after its own call; the judge checks once they have had time to fall asleep. After the check the
-runner is frozen until its own turn: a thread that works a tenth of the time on eager's processor stays below any limit that a busy host can meet, and
-yet slows eager down.
+runner's idle threads may spin for a few milliseconds after a call, so the judge checks only once they have had time to fall asleep. After the check,
+the runner is frozen until its next turn, because a thread that uses eager's processor for a tenth of the time would not exceed any limit that a busy
+host can meet, yet would slow eager down.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from verifier.judge.asking import Party
 
 BUSY = 0.15  # share of one processor over all windows
 LEAST_NS = 3_000_000  # less could be due to a single scheduler tick that is charged late
-GPU_WINDOWS = 8  # windows during other sides' calls, as opposed to checks
+GPU_WINDOWS = 8  # minimum number of waits during other sides' calls, as opposed to checks
 GPU_LOOKS = 6
 TICK_SECONDS = time.clock_getres(6)  # CLOCK_MONOTONIC_COARSE advances by scheduler ticks, like the accounting of a running thread
 SETTLE_SECONDS = 0.008  # time until idle threads are asleep
@@ -37,15 +37,15 @@ class Watch:
     waits_ns: list[int] = field(default_factory=list)  # waits of the judge's tiny kernel, one before each call of another side; empty on the CPU
     look_waits_ns: list[int] = field(default_factory=list)  # waits while the party could still work
     usual_wait_ns: int | None = None
-    works_on: bool = False  # what happened on the device after the party's processes were gone
-    still: bool = False  # frozen
+    works_on: bool = False  # whether the device was still busy after the party's processes were gone
+    still: bool = False  # whether the party is frozen
     _opened: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         self.usual_wait_ns = self.party.device.usual_wait_ns()
 
     def waited(self, nanoseconds: int | None) -> None:
-        """Records how long a tiny kernel of the judge has just waited."""
+        """Records how long one of the judge's tiny kernels has just waited."""
         if nanoseconds is not None:
             self.waits_ns.append(nanoseconds)
 
@@ -91,7 +91,7 @@ class Watch:
         )
 
     def long_wait(self) -> float:
-        """Returns how long a tiny kernel waited, in ns, if that is too long; otherwise 0."""
+        """Returns how long a tiny kernel waited, in ns, if that is too long; otherwise, returns 0."""
         if self.usual_wait_ns is None:
             return 0.0
         enough = ((self.waits_ns, GPU_WINDOWS), (self.look_waits_ns, GPU_LOOKS))
@@ -110,8 +110,9 @@ class Watch:
 
 
 def pause(watches: Sequence[Watch], looks: bool) -> None:
-    """Pauses between the turns of the watched parties and those of the others. After the former, if `looks` is set, the judge checks that they are
-    idle. It then freezes them. After the latter it waits equally long, so that both kinds of turns follow a pause. No party is notified."""
+    """Pauses between the turns of the watched parties and those of the others. With `looks`, the watched parties have just had their turns: the judge
+    checks that they are idle and then freezes them. Otherwise, it waits equally long, so that both kinds of turns follow a pause. No party is
+    notified."""
     device = watches[0].party.device
     for watch in watches if not looks else ():
         watch.go()
@@ -127,7 +128,7 @@ def pause(watches: Sequence[Watch], looks: bool) -> None:
 
 @contextlib.contextmanager
 def ending(watches: Sequence[Watch]) -> Iterator[None]:
-    """Thaws every party at the end, whatever happens."""
+    """Thaws every party when the context ends, whatever happens."""
     try:
         yield
     finally:

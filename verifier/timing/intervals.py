@@ -1,14 +1,15 @@
-"""Computes the interval of a speedup, from the variation between calls of a process and the variation between processes.
+"""Computes the confidence interval of a speedup from the variation between calls of a process and the variation between processes.
 
 All processes are timed in turn, so much of what disturbs a call also disturbs calls that are close to it in time: a host that is slow for a few
-milliseconds is slow for the program and for eager. The part that a whole turn has in common is removed first, with a median polish (J. W. Tukey,
+milliseconds is slow for the program and for eager. The part that is common to a whole turn is removed first, with a median polish (J. W. Tukey,
 Exploratory Data Analysis, 1977): log time = process + turn + rest, fitted by medians. On H200s, three tasks with host-bound calls were measured
-against themselves 40 times each. With the polish their ratios vary by 1.4 to 1.6 % instead of 2.9 to 6.5 %:
-bench/results/verifier-calibration-turns-h200.json.
+against themselves 40 times each. With the polish, their ratios varied by 1.4 to 1.6 % instead of 2.9 to 6.5 %
+(bench/results/verifier-calibration-turns-h200.json).
 
-Two processes of the same code differ for their whole lifetime, because their memory and caches differ. Calls of one pair of processes say nothing
-about that variation (on an H200, with calls of 200 us, 2 of 6 intervals of a program against itself missed 1.0). It therefore enters twice: as the
-measured spread of several fresh pairs, and as earlier findings on this host (`Repeatability`), weighted like a number of pairs.
+Two processes that run the same code differ for their whole lifetime, because their memory and caches differ. Calls of one pair of processes say
+nothing about that variation (on an H200, with calls of 200 us, 2 of 6 intervals of a program against itself missed 1.0). It is therefore estimated
+from two sources: the measured spread of several fresh pairs, and earlier findings on this host (`Repeatability`), which are weighted as if they were
+a number of pairs.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from verifier.report import Interval
 
 RESAMPLES = 500
 POLISHES, POLISHED = 8, 1e-6  # maximum number of rounds; relative change of all levels below which they stop earlier
-POLISHES_AGAIN = 4  # rounds for resampled blocks, which start from the levels of all blocks
-VARIES = 0.15  # relative variation from call to call above which it is due to other work on the host, which affects all processes alike
+POLISHES_AGAIN = 4  # number of rounds for resampled blocks, which start from the levels of all blocks
+VARIES = 0.15  # relative variation from call to call above which other work on the host is the cause, which affects all processes alike
 # Two-sided 95 % quantiles of Student's t by degrees of freedom; for values in between, the next smaller entry applies.
 _STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 12: 2.179, 15: 2.131}
 _STUDENT |= {20: 2.086, 30: 2.042, 60: 2.000, 120: 1.980}
@@ -34,9 +35,10 @@ _STUDENT |= {20: 2.086, 30: 2.042, 60: 2.000, 120: 1.980}
 class Repeatability(BaseModel):
     """Relative standard deviation of a process's median call time around the median of all processes that run the same code.
 
-    It is ``hypot(least, noise * variation)``, where `variation` is that process's own relative variation from call to call (a host-bound call varies,
-    and so do its processes; a long kernel does neither). `weight` is the number of processes from which it was learnt, less one per program, and
-    capped. It counts less if a run shows more variation than was known (`_pooled`): old data about a host must not outvote a run."""
+    It is ``hypot(least, noise * variation)``, where `variation` is that process's own relative variation from call to call (if calls are host-bound,
+    both the calls and the processes vary; if they are long kernels, neither does). `weight` is the number of processes from which the figures were
+    derived, minus one per program, up to a maximum. It counts for less if a run shows more variation than was known (`_pooled`), because old data
+    about a host must not outvote a run."""
 
     least: float = Field(ge=0)
     noise: float = Field(ge=0)
@@ -52,13 +54,13 @@ DEFAULTS = {"cuda": Repeatability(least=0.001, noise=0.2, weight=4), "cpu": Repe
 
 
 def without_turns(samples: Sequence[np.ndarray]) -> np.ndarray:
-    """Returns log milliseconds of processes that ran in turn, without the part that each turn had in common.
+    """Returns log milliseconds of processes that ran in turn, without the part that is common to each turn.
 
     The result is an array (processes, blocks, calls of a block), from one array (blocks, calls of a block) per process, all of the same shape. A turn
-    is one input on every process. The common parts have a median of 0 over blocks, so that a process's median stays its time.
+    is one input on every process. The common parts have a median of 0 over blocks, so a process's median is still its time.
 
     The calls of a block alternate between two locations for inputs and outputs, and the location can matter: a softmax of 6 GB on an H200 takes 6.2
-    ms at one and 6.8 ms at the other. So each location of each process has its own level.
+    ms at one and 6.8 ms at the other. Therefore, each location of each process has its own level.
 
     >>> slow_turn = np.array([[1.0], [2.0], [1.0]])
     >>> np.exp(without_turns([slow_turn, 3 * slow_turn])).round(3).tolist()
@@ -89,20 +91,20 @@ def _polished(logs: np.ndarray, level: np.ndarray, most: int) -> tuple[np.ndarra
 
 
 def _median(values: np.ndarray, axis: int) -> np.ndarray:
-    """Returns `np.median` with `keepdims`. Sorting many short rows takes a quarter of the time that the partition of `np.median` takes.
+    """Returns the same as `np.median` with `keepdims`. For many short rows, sorting takes a quarter of the time of the partitioning in `np.median`.
 
     >>> _median(np.array([[3.0, 1.0, 2.0], [4.0, np.nan, 8.0]]), axis=-1).tolist()
     [[2.0], [nan]]
     """
     ordered = np.moveaxis(np.sort(values, axis=axis), axis, 0)
     low, high, last = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2], ordered[-1]
-    middle = np.where(np.isnan(last), np.nan, (low + high) / 2)  # what is not a number is sorted last
+    middle = np.where(np.isnan(last), np.nan, (low + high) / 2)  # NaNs are sorted last
     return np.expand_dims(middle, axis)
 
 
 def variations(logs: np.ndarray) -> np.ndarray:
     """Returns each process's relative standard deviation from call to call at one location, from (processes, blocks, calls of a block) without turns.
-    It is estimated from quartiles, so that a few disturbed calls do not count."""
+    It is estimated from quartiles, so a few disturbed calls do not count."""
     low, high = np.quantile(logs - np.median(logs, axis=1, keepdims=True), [0.25, 0.75], axis=(1, 2))
     deviations: np.ndarray = (high - low) / 1.349 * own_share(len(logs))
     return deviations
@@ -110,7 +112,7 @@ def variations(logs: np.ndarray) -> np.ndarray:
 
 def own_share(processes: int) -> float:
     """Returns the ratio of a process's own variation to its remaining variation without turns. The common part of turns is fitted to the same calls,
-    so it absorbs a part of each call's own variation; with two processes that is half of the variance."""
+    so it absorbs part of each call's own variation; with two processes, it absorbs half of the variance."""
     return math.sqrt(processes / (processes - 1))
 
 
@@ -122,7 +124,7 @@ class Estimate:
     within: float  # standard error of the log ratio due to calls
     between: float  # standard error due to processes
     freedom: float  # joint degrees of freedom
-    drawn: np.ndarray = field(compare=False, repr=False)  # the log ratio of each bootstrap draw; equal seeds and shapes draw the same blocks
+    drawn: np.ndarray = field(compare=False, repr=False)  # the log ratio of each bootstrap draw; with equal seeds and shapes, draws are equal
 
     @property
     def half(self) -> float:
@@ -139,13 +141,13 @@ def student(freedom: float) -> float:
 def estimate(
     program: Sequence[np.ndarray], baseline: Sequence[np.ndarray], known: Repeatability, seed: int, rounds: Sequence[int] | None = None
 ) -> Estimate:
-    """Estimates the speedup of the program over the baseline. Each is given as one array (blocks, calls of a block) of milliseconds per process.
-    Process `k` of both sides ran in the same blocks, and so did all processes with the same number in `rounds` (null: all of them).
+    """Estimates the speedup of the program over the baseline. For each of the two, there is one array (blocks, calls of a block) of milliseconds per
+    process. Process `k` of both sides ran in the same blocks, and so did all processes with the same number in `rounds` (null: all of them).
 
-    The ratio is that of the geometric means over processes of their middle calls, excluding what turns had in common. Its error within processes is
-    bootstrapped over whole blocks, the same ones for all processes that ran in them, with turns refitted. The spread between a side's processes is
-    pooled with what is known about the host. Half the width is Student's t for the joint degrees of freedom (Welch and Satterthwaite) times the root
-    of the sum of both variances.
+    The ratio is the quotient of two geometric means, taken over the processes' typical call times without the part that turns had in common. Its
+    error within processes is bootstrapped over whole blocks, using the same blocks for all processes that ran in them, and turns are refitted. The
+    spread between a side's processes is pooled with what is known about the host. Half the width is Student's t for the joint degrees of freedom
+    (Welch and Satterthwaite) times the root of the sum of both variances.
     """
     count = len(program)
     if len(baseline) != count or (rounds is not None and len(rounds) != count):
@@ -176,8 +178,8 @@ def estimate(
 
 def _between(middles: np.ndarray, drawn: np.ndarray, varied: np.ndarray, rounds: np.ndarray, known: Repeatability) -> tuple[float, float]:
     """Returns the variance of the log ratio between processes, and its term in the joint degrees of freedom, from arrays (sides, processes) and,
-    resampled, (sides, processes, `RESAMPLES`). It is the spread of a side's processes within rounds, since the host may be slower in one round than
-    in the next, minus what their own calls explain."""
+    resampled, (sides, processes, `RESAMPLES`). The variance is the spread of a side's processes within rounds, since the host may be slower in one
+    round than in the next, minus the part that variation within processes explains."""
     count = middles.shape[1]
     groups = [rounds == number for number in sorted(set(rounds.tolist()))]
     spare = count - len(groups)  # degrees of freedom
@@ -189,7 +191,7 @@ def _between(middles: np.ndarray, drawn: np.ndarray, varied: np.ndarray, rounds:
         slack += (variance / count) ** 2 / freedom
     if spare or count == 1:
         return between, slack
-    # Each round has one pair if the device holds no more: then only the spread of the ratios is informative.
+    # If the device holds no more than one pair, each round has one pair, and only the spread of the ratios is informative.
     ratios, again = middles[1] - middles[0], drawn[1] - drawn[0]
     variance, freedom = _pooled(between * count, known.weight, _apart(ratios) - (count - 1) * float(again.var(axis=1).mean()), count - 1)
     return variance / count, (variance / count) ** 2 / freedom
@@ -197,9 +199,9 @@ def _between(middles: np.ndarray, drawn: np.ndarray, varied: np.ndarray, rounds:
 
 def _pooled(prior: float, weight: float, apart: float, spare: int) -> tuple[float, float]:
     """Pools a variance and its degrees of freedom from what is known about the host and from `apart`, the observed sum of squares with `spare`
-    degrees of freedom. If more is observed than was known, this program may be a different case, and the past counts for less, by the square of the
-    excess. (For processes that differ by 4 times what was known, intervals from three pairs then contain the true value in 96 % of cases, and with
-    the full weight of 6 in 71 %.)
+    degrees of freedom. If the observed variance is larger than the known one, this program may be a different case, and the earlier findings count
+    for less, by the square of the excess. (For processes that differ by 4 times what was known, intervals from three pairs then contain the true
+    value in 96 % of cases; with the full weight of 6, they would in only 71 %.)
     """
     seen = max(apart, 0.0) / spare if spare else 0.0
     if seen > prior:
@@ -212,22 +214,23 @@ def _apart(middles: np.ndarray) -> float:
 
 
 def _apart_by_calls(drawn: np.ndarray) -> float:
-    """Returns the part that calls explain, for processes of a side that ran in turn (processes, `RESAMPLES`)."""
+    """Returns the part of the variance that calls explain, for one side's processes that ran in turn (processes, `RESAMPLES`)."""
     return float((drawn - drawn.mean(axis=0)).var(axis=1).sum())
 
 
 def between_processes(middles: np.ndarray, drawn: np.ndarray) -> float:
-    """Returns the standard deviation between processes of the same code that ran in turn, minus what their own calls explain."""
+    """Returns the standard deviation between processes that ran the same code in turn, minus the part that variation within processes explains."""
     return math.sqrt(max(_apart(middles) - _apart_by_calls(drawn), 0.0) / (len(middles) - 1))
 
 
 def bootstrapped(samples: Sequence[np.ndarray], generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Bootstraps processes that ran in turn, each (blocks, calls of a block). Returns the log of each process's middle call without turns, and the
-    same for resampled blocks (processes, `RESAMPLES`), using the same blocks for all. Turns are refitted for every draw: a disturbance of some
-    processes in a turn also affects its fit, so with fixed turns, standard errors of host-bound calls on an H200 were a third too small.
+    """Bootstraps processes that ran in turn, each (blocks, calls of a block). Returns the log of each process's typical call time without turns, and
+    the same for resampled blocks (processes, `RESAMPLES`), using the same blocks for all processes. Turns are refitted for every draw, because a
+    disturbance of some processes in a turn also affects the fit of that turn. With fixed turns, standard errors of host-bound calls on an H200 were a
+    third too small.
     """
     logs = _logs(samples)
-    # A middle call is the mean of the medians at both locations: a single median over both would jump between them.
+    # The typical time is the mean of the medians at both locations, because a single median over both would jump between them.
     _, level = _polished(logs, np.median(logs, axis=-2, keepdims=True), POLISHES)
     picks = generator.integers(0, logs.shape[1], size=(RESAMPLES, logs.shape[1]))
     _, again = _polished(logs[:, picks].swapaxes(0, 1), level, POLISHES_AGAIN)

@@ -1,8 +1,9 @@
-"""Computes the speedup over eager by the judge's own clock. The program-side clock is believed only to the extent that this one confirms it.
+"""Computes the speedup over eager as measured by the judge's own clock. The program-side clock is trusted only to the extent that this one confirms
+it.
 
 The program-side clock has the finer resolution, but it runs in the program's process, and native code there can forge it. The judge's clock includes
 a round trip, whose usual cost is known from eager, timed in turn with the program. Both ratios come from the same calls through the same steps, so a
-disturbed call affects both, and their difference is known much more precisely than either: each bootstrap draw is used for both.
+disturbed call affects both, and their difference is known much more precisely than either of them, because each bootstrap draw is used for both.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from verifier.timing.intervals import Estimate, Repeatability, estimate
 from verifier.timing.outside import CLOCK_SLACK_NS, LEAST_NS, clock_finding, middle
 from verifier.timing.pairs import Pair, estimate_of
 
-ERRORS = 3.0  # by how many standard errors of their difference the two clocks may disagree
+ERRORS = 3.0  # number of standard errors of their difference by which the two clocks may disagree
 DISAGREE = 0.02  # further relative tolerance, since no two sides of an honest measurement are exactly alike
 TOO_UNSTEADY = 0.25  # relative half width above which the judge's interval is not informative
 
 
 def clocks(pairs: list[Pair], known: Repeatability, seed: int) -> tuple[Interval | None, str]:
-    """Returns the speedup over eager by the judge's clock (null: too unsteady for such short calls), and how a program's own clock disagrees with it,
-    or an empty string."""
+    """Returns the speedup over eager by the judge's clock (null if this clock is too unsteady for such short calls), and a description of how the
+    program-side clock disagrees with it, or an empty string."""
     interval, exceeds = by_judge(pairs, known, seed)
     problems = [clock_finding(pair.program, pair.baselines[0]) for pair in pairs]
     rivals = [clock_finding(side, pair.baselines[0]) for pair in pairs for side in pair.baselines if side.name == "rival"]
@@ -33,7 +34,8 @@ def clocks(pairs: list[Pair], known: Repeatability, seed: int) -> tuple[Interval
 
 
 def by_judge(pairs: list[Pair], known: Repeatability, seed: int) -> tuple[Interval | None, str]:
-    """Returns the interval by the judge's clock, and by how much the program-side clock exceeds it beyond its errors, or an empty string."""
+    """Returns the interval by the judge's clock, and a description of how far the program-side clock exceeds it beyond its errors, or an empty
+    string."""
     shim, judge = estimate_of(pairs, "eager", known, seed), _estimated(pairs, known, seed)
     interval = judge.interval if judge.half < TOO_UNSTEADY else None
     beyond = math.log(shim.interval.ratio / judge.interval.ratio)
@@ -57,5 +59,5 @@ def _estimated(pairs: list[Pair], known: Repeatability, seed: int) -> Estimate:
 
 
 def _milliseconds(side: Side, overhead: float) -> np.ndarray:
-    """Returns milliseconds (blocks, calls of a block) by the judge's clock, minus a usual round trip, with charges added."""
+    """Returns milliseconds (blocks, calls of a block) by the judge's clock, minus a usual round trip and plus charges."""
     return np.maximum(np.reshape(side.laps.wall, np.shape(side.blocks)) - overhead, LEAST_NS) / 1e6 + side.charged.ns / 1e6

@@ -1,15 +1,15 @@
-"""Charges a program for the time beyond eager's that it needs outside its interval: moving work elsewhere does not make it shorter.
+"""Charges a program for the time outside its interval that exceeds eager's, because moving work elsewhere does not make it shorter.
 
-Remembering results does not make work shorter either. The extra time of a call with newly drawn inputs, over a call with inputs that the party has
-seen except for one element, is also charged (`remembered`). A user's inputs are new each time, whereas the judge redraws only one per series.
-Likewise, a call is shorter after a cache flush than without one only if a thread has read the inputs during the flush (`early`).
+Remembering results does not make work shorter either. If a call with newly drawn inputs takes longer than a call with inputs that the party has seen
+except for one element, the extra time is also charged (`remembered`). A user's inputs are new each time, whereas the judge redraws the inputs of only
+one call per series. Likewise, a call is shorter after a cache flush than without one only if a thread has read the inputs during the flush (`early`).
 
 The time outside the interval has six parts. `around` is the time from the request until the inputs are handed over, and from the last call of a
 series to its answer; a program's finalisers may run there. `ahead` lasts from the key of the inputs until they are unmasked; on a GPU, until the
-caches are flushed too. On the CPU device a flush takes milliseconds, in which two processes differ by more than a short call takes, so it is not
-charged. `copied` lasts from the end until the outputs are copied. In a series, `between` lasts from there until the party waits for its next key, and
-`lead` is the extra time of the lead-in calls over the counted ones. If the program-side clock is the finer one, `within` is the time that the judge's
-clock counts beyond it. Eager, timed in turn with the program, has all these parts too; only a difference of more than three standard errors counts.
+caches are also flushed. On the CPU, a flush takes milliseconds, and two processes differ in its duration by more than a short call takes, so it is
+not charged. `copied` lasts from the end until the outputs are copied. In a series, `between` lasts from there until the party waits for its next key,
+and `lead` is the time by which lead-in calls exceed counted ones. `within` is the time by which the judge's clock exceeds the program-side clock.
+Eager, which is timed in turn with the program, also has all these parts; only a difference of more than three standard errors counts.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from verifier.timing.blocks import Side
 
 CLOCK_SHARE, CLOCK_SLACK_NS = 0.10, 10_000
-# Allowances: a factor on eager's time, since pages and caches of two processes differ, and nanoseconds per call. Work that a process does once per
-# series depends mainly on its previous work; waking its threads takes place in the lead-in.
+# Allowances: a factor on eager's time, since the pages and caches of two processes differ, and nanoseconds per call. Work that a process does once
+# per series depends mainly on its previous work; waking its threads takes place in the lead-in.
 GRANTED = {"copied": (1.1, 0), "around": (1.25, 8_000), "lead": (1.5, 15_000)}
 COPIES = GRANTED["copied"][0]
-MOVED = 0.5  # share of the saving within the interval above which work moved out of it is no accident
+MOVED = 0.5  # share of the saving within the interval above which work outside it cannot be accidental
 LEAST_NS = 1_000  # minimum duration of a call: the shim calls a Python function, which creates a tensor
 SIDES = 2**0.5  # factor on the uncertainty about one side, for the difference of two
 CLAIM = 2.0  # speedup over eager above which the judge's clock must be steady enough to see the saving
@@ -41,7 +41,7 @@ PARTS = {
     "early": "calls are shorter if the cache flush gives its threads time with the inputs",
     "remembered": "calls with inputs that it has seen before are shorter",
 }
-LEAST_TURNS = 4  # number of a side's turns below which nothing is known about what it remembers
+LEAST_TURNS = 4  # minimum number of a side's turns from which it is known what the side remembers
 
 
 @dataclass
@@ -57,12 +57,12 @@ class Laps:
     lead: list[int] = field(default_factory=list)
     early: list[int] = field(default_factory=list)  # for series with both kinds: a call without a cache flush minus the others
     remembered: list[int] = field(default_factory=list)  # for series with both kinds: a call with a new draw minus the others
-    made: int = 0  # counted calls
-    preempted: int = 0  # counted calls that other work on the host preempted
+    made: int = 0  # number of counted calls
+    preempted: int = 0  # number of counted calls that other work on the host preempted
 
     @property
     def within(self) -> list[int]:
-        """Returns what the judge's clock counts beyond the shim's: a round trip, if both are right."""
+        """Returns the time by which the judge's clock exceeds the shim's: a round trip, if both are right."""
         return [wall - inner for wall, inner in zip(self.wall, self.inner, strict=True)]
 
     def outside(self, copies: float = 1.0) -> list[float]:
@@ -83,7 +83,7 @@ class Charge:
 
 
 def charge(program: Side, eager: Side) -> Charge:
-    """Computes the time beyond eager's that the program's calls need outside their interval. It is the larger of two values: the sum over parts,
+    """Computes how much more time than eager's the program's calls need outside their interval. It is the larger of two values: the sum over parts,
     since one part may naturally be shorter than eager's, and the total per call, since work may be hidden in a different place each time."""
     pairs = {name: (getattr(program.laps, name), getattr(eager.laps, name)) for name in PARTS}
     least = {"remembered": LEAST_TURNS, "early": LEAST_TURNS}
@@ -98,7 +98,7 @@ def charge(program: Side, eager: Side) -> Charge:
 
 
 def _beyond(ours: Sequence[float], theirs: Sequence[float], times: float = 1.0, granted: float = 0.0) -> float:
-    """Returns how much `ours` exceeds `times` the values of `theirs` plus what is `granted`, if chance does not explain it."""
+    """Returns by how much `ours` exceeds `theirs` multiplied by `times` plus `granted`, or 0 if chance explains the difference."""
     more = middle(ours) - times * max(middle(theirs), 0.0) - granted
     return more if more > _doubts(ours, theirs) else 0.0
 
@@ -108,7 +108,7 @@ def _doubts(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
 
 def middle(values: Sequence[float]) -> float:
-    """Returns the middle of calls as the score does (`intervals.bootstrapped`): computed separately for the two locations of inputs and outputs."""
+    """Returns the mean of two medians, one for each location of inputs and outputs, as in the score (`intervals.bootstrapped`)."""
     return (statistics.median(values[0::2]) + statistics.median(values[1::2])) / 2
 
 
@@ -120,8 +120,8 @@ def doubt(values: Sequence[float]) -> float:
 
 
 def clock_finding(program: Side, eager: Side) -> str:
-    """Says why the times are not believed: the clock cannot be right, or most of a call's saving was moved out of its interval. Empty if they are
-    believed."""
+    """Explains why the times are not trusted: the clock cannot be right, or most of a call's saving was moved out of its interval. Returns an empty
+    string if they are trusted."""
     laps = program.laps
     inner, least = middle(laps.inner), min(laps.inner)
     if least < LEAST_NS:
@@ -150,15 +150,15 @@ def clock_finding(program: Side, eager: Side) -> str:
 
 
 def disturbed(sides: Sequence[Side], most: float) -> str:
-    """Says that other work took the processors in more than the share `most` of these sides' calls; empty otherwise. If all sides are baselines, the
-    host is responsible, since the programs are frozen during their calls."""
+    """Reports that other work took the processors in more than a share `most` of these sides' calls; otherwise, returns an empty string. If all sides
+    are baselines, the host is responsible, since the programs are frozen during their calls."""
     share = sum(side.laps.preempted for side in sides) / max(sum(side.laps.made for side in sides), 1)
     return f"this host is busy: other work took the processors in {share:.0%} of the calls" if share > most else ""
 
 
 def busy(pairs: Sequence[tuple[Side, Side]], ratio: float, most: float) -> str:
-    """Says why a program that seems `ratio` times as fast as eager is not called faster on this host; empty if it is. Either more than the share
-    `most` of the programs' and eager's calls were preempted, or the quicker calls do not agree with the middle ones."""
+    """Explains why a program that seems `ratio` times as fast as eager is not called faster on this host; returns an empty string if it is. Either
+    more than a share `most` of the programs' and eager's calls were preempted, or the quicker calls do not agree with the typical ones."""
     if said := disturbed([side for pair in pairs for side in pair], most):
         return said
     quiet = [low(eager.laps.inner) / max(low(program.laps.inner) + program.charged.ns, 1.0) for program, eager in pairs]
@@ -181,5 +181,5 @@ def claims(program: Side, eager: Side) -> bool:
 
 
 def unsteady(eager: Side) -> float:
-    """Returns the possible error of the judge's clock in a program's saving, in nanoseconds."""
+    """Returns the possible error, in nanoseconds, of a program's saving as measured by the judge's clock."""
     return SIDES * doubt(eager.laps.within)

@@ -1,4 +1,5 @@
-"""A program and eager, each in its own process, with the sides timed in turn with them, and the estimates from their samples."""
+"""Pairs of a program and eager, each in its own process, together with the sides that are timed in turn with them and the estimates from their
+samples."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from verifier.timing.idleness import Watch
 from verifier.timing.intervals import Estimate, Repeatability, estimate
 from verifier.timing.outside import charge, claims, middle, unsteady
 
-USELESS = 8.0  # high / low above which an interval around 1 is no verdict: the machine is too busy for a measurement
+USELESS = 8.0  # ratio of high to low above which an interval around 1 gives no verdict, because the machine is too busy for a measurement
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -32,20 +33,20 @@ class Pair:
         return [self.program, *self.baselines]
 
     def claim_unseen(self) -> bool:
-        """Returns whether the program seems so much faster that the judge's clock must see it, while this clock is still too unsteady. More calls
+        """Returns whether the program seems so much faster that the judge's clock should confirm it, but this clock is still too unsteady. More calls
         make it steadier."""
         program, eager = self.program, self.baselines[0]
         return claims(program, eager) and unsteady(eager) > middle(eager.laps.inner) - middle(program.laps.inner)
 
     def charge(self) -> None:
-        """Adds to the calls of the program, and of a rival, the time beyond eager's that they need outside their intervals."""
+        """Adds to the calls of the program, and of a rival, the time outside their intervals that exceeds eager's."""
         eager = self.baselines[0]
         for side in (self.program, *(side for side in self.baselines if side.name == "rival")):
             side.charged = charge(side, eager)
 
 
 def useless(speedup: Interval) -> bool:
-    """Returns whether an interval contains 1 and is so wide that it is no verdict."""
+    """Returns whether an interval contains 1 and is so wide that it gives no verdict."""
     return speedup.high / max(speedup.low, 1e-9) > USELESS and speedup.low < 1 < speedup.high
 
 
@@ -73,8 +74,8 @@ def compare(pairs: list[Pair], name: Baseline | Rival, known: Repeatability, see
 
 
 def shuffled(together: Callable[[list[Item]], list[Result]], items: list[Item], seed: int) -> list[Result]:
-    """Returns `together`'s results for `items` in their order, but calls it with the items in random order. Chance thus decides which of the waiting
-    processes becomes the program's: the oldest had the first choice of the host's memory."""
+    """Returns the results of `together` for `items` in their order, but calls it with the items in random order. Chance thus decides which of the
+    waiting processes becomes the program's; this matters because the oldest process had the first choice of the host's memory."""
     order = random.Random(seed).sample(range(len(items)), len(items))
     results = dict(zip(order, together([items[index] for index in order]), strict=True))
     return [results[index] for index in range(len(items))]

@@ -1,4 +1,4 @@
-"""The processes that are timed in turn: the program's, eager's and the other baselines', as many concurrently as the device's memory holds."""
+"""The processes that are timed in turn: the program's, eager's and the other baselines', as many at a time as fit into the device's memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from verifier.timing.series import series_bytes
 
 PAIRS = {"quick": 1, "full": 3}  # fresh processes of the program, and the same number of eager processes
 TRITON = "triton"  # marks the source of a program whose kernels are compiled at their first call
-COSTLY = 60.0  # seconds after which a failed baseline is not tried again when the program is measured once more
+COSTLY = 60.0  # if a baseline fails after more than this many seconds, it is not tried again when the program is measured once more
 _RUNNER: list[Role] = ["runner"]
 _BASELINE: list[Role] = ["baseline"]
 
@@ -38,8 +38,8 @@ class Round:
 
     members: range
     others: list[Baseline]
-    further: bool = False  # whether the earlier measurements are complete without these
-    after: int = 0  # number of processes that the next round will take
+    further: bool = False  # whether the earlier measurements are complete without these pairs
+    after: int = 0  # number of processes that the next round will need
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Processes:
     seed: int
     enlist: Callable[[Party], Subject]
     known: Repeatability
-    others: list[Baseline] | None = None  # baselines other than eager, in tier full; null: all that the device has
+    others: list[Baseline] | None = None  # baselines other than eager, in the full tier; null: all that the device has
     rival: Callable[[Party], Subject] | None = None  # enlists the job's other program, in one process per pair
     progress: Callable[[str], None] = lambda text: None
     parties: list[Party] = field(default_factory=list)
@@ -72,10 +72,11 @@ class Processes:
     def begin_ahead(self) -> None:
         """Starts the longest work while the program is built and tried.
 
-        If the device's memory holds everything that is timed concurrently, and the first inputs are available without the reference, which meanwhile
-        serves others, then all processes take their roles. Compiled baselines then make their first calls, which compiles them. Otherwise the
-        processes of the first round import torch, and compiled baselines import the compiler. The autotuning of max-autotune times kernels, which the
-        trials would disturb. It starts ahead only in a series on a shared device, where others disturb it in any case."""
+        If everything that is timed in turn fits into the device's memory, and the first inputs are available without the reference, which serves
+        others in the meantime, then all processes take their roles. Compiled baselines then make their first calls, which compiles them. Otherwise,
+        the processes of the first round import torch, and compiled baselines import the compiler. The autotuning of max-autotune times kernels, which
+        the trials would disturb. It therefore starts in advance only if the host's work continues while other judges measure, because it is disturbed
+        in that case anyway."""
         others = self._others()
         if not self.pool.device.begins_ahead:
             return
@@ -99,9 +100,10 @@ class Processes:
         return own + sum(name not in self.prepared and name not in self.ahead for name in others)
 
     def _rounds(self, count: int, beside: int) -> list[range]:
-        """Returns ranges of pairs that are measured together: all, if the device's memory holds them and `beside` further processes concurrently."""
+        """Returns ranges of pairs that are measured together: all pairs, if they and `beside` further processes fit into the device's memory at the
+        same time."""
         room = self.pool.device.free_bytes()
-        # Each process has its own tensors (PyTorch's may be more than the program's), and arenas of which the judge keeps copies.
+        # Each process has its own tensors (PyTorch's may be more than the program's), and arenas, of which the judge keeps copies.
         outputs = place(self.trials.expected_specs)[1]
         series = series_bytes(self.trials.input_bytes + outputs) if self.pool.device.leader() is not None else 0
         arenas = 3 * self.trials.input_bytes + 2 * outputs + series
@@ -130,7 +132,7 @@ class Processes:
         self.parties = kept
 
     def _bring_up(self, round_: Round, subject: Subject) -> list[Pair]:
-        """Starts everything that this round needs concurrently. Raises `PartyFailure` if the program or eager fails; any other failed baseline is
+        """Concurrently starts everything that this round needs. Raises `PartyFailure` if the program or eager fails; any other baseline that fails is
         named in `reasons`."""
         members, others = round_.members, round_.others
         quick = self.job.tier == "quick"
@@ -185,7 +187,7 @@ class Processes:
         return [name for name in wanted if name not in self.given_up]
 
     def _spread(self, rounds: int) -> list[list[Baseline]]:
-        """Returns the baselines other than eager for each round: all in the first, or spread evenly if each round holds only one pair."""
+        """Returns the baselines other than eager for each round: all of them in the first round, or spread evenly if each round has only one pair."""
         others = self._others()
         return [others[at::rounds] for at in range(rounds)] if rounds == PAIRS[self.job.tier] else [others, *[[]] * (rounds - 1)]
 
@@ -193,8 +195,9 @@ class Processes:
         return Side(None, self._constructed(self.enlist(runner), self.job.program_source))
 
     def _constructed(self, subject: Subject, source: str) -> Caller:
-        """Makes a first call, in which Triton compiles its kernels. This takes a second in each process, so it is done here, where all start in
-        parallel and others may measure meanwhile, and not in the warm-up. The program is then constructed again, so that its state is fresh."""
+        """Makes a first call, in which Triton compiles its kernels. This takes a second in each process, so it is done here, where all processes
+        start in parallel and other judges may measure in the meantime, rather than in the warm-up. The program is then constructed again, so that its
+        state is fresh."""
         for last in (False, True) if TRITON in source else (True,):
             self.trials.reconstruct(subject, stay=False)
             assert subject.caller is not None
@@ -205,13 +208,13 @@ class Processes:
         return subject.caller
 
     def _rival(self, runner: Party) -> Side:
-        """Enlists the other program in a fresh process. A failure there says nothing about the measured program."""
+        """Enlists the other program in a fresh process. A failure in that process says nothing about the measured program."""
         assert self.rival is not None
         runner.side = "rival"
         return Side("rival", self._constructed(self.rival(runner), self.job.rival_source or ""))
 
     def _other(self, name: Baseline, party: Party, ahead: Ahead | None = None) -> Side | None:
-        """Returns a baseline other than eager. `ahead` is the work that has already started it."""
+        """Returns a baseline other than eager. `ahead` is the work that has already started for it."""
         if ahead is not None:
             ahead.wait()
         begin = time.monotonic() - (ahead.seconds if ahead is not None else 0.0)
@@ -229,8 +232,8 @@ class Processes:
         return side
 
     def _stand_in(self, name: Baseline) -> Side | None:
-        """Returns the side that is measured in place of an unavailable baseline. Do not call it from a thread of `at_once`, whose end would also end
-        its new process."""
+        """Returns the side that is measured in place of an unavailable baseline. Do not call it from a thread of `at_once`, because the new process
+        would end with that thread."""
         self.pool.reap()
         try:
             party = self.pool.take("baseline", self.job.precision, self.job.mode)
@@ -273,7 +276,7 @@ class Processes:
         return Side(name, Caller(party, trials.expected_specs, trials.limits.call, backward=reference.backward, need=trials.ledger().program()))
 
     def _compiling(self, side: Side) -> Side:
-        """Makes the first call, which compiles."""
+        """Makes the first call, which compiles the model."""
         limits, party = self.trials.limits, side.caller.party
         party.binding.spread(True)
         party.ask("compile", {"baseline": str(side.name), "backward": self.trials.reference.backward}, limits.call)
@@ -284,7 +287,7 @@ class Processes:
         return self._compiling(self._loaded(name, party))
 
     def _first_call(self, name: Baseline, party: Party) -> Side:
-        """Makes the first call in advance, when its correctness cannot be checked yet."""
+        """Makes the first call in advance, when its correctness cannot yet be checked."""
         side = self._importing(name, party)
         with self.pool.gate.idle():
             self.trials.first_call(side.caller)
@@ -293,7 +296,7 @@ class Processes:
 
     def _confirmed(self, side: Side) -> Side:
         with self.pool.gate.idle():
-            off = self.trials.baseline_off(side.caller)  # the state that it changes is restored
+            off = self.trials.baseline_off(side.caller)  # the state that this call changes is restored
         if off:
             raise PartyFailure("raised", f"its output is off, so it is no baseline: {off}", request="compile")
         side.caller.limit = self.trials.limits.call

@@ -1,4 +1,4 @@
-"""The roofline floor of a task: no program can be faster than the device moves its bytes or performs its operations as the task states them."""
+"""The roofline floor of a task: no program can be faster than the device can move the task's bytes or perform its operations as stated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ SPLIT = 3  # TF32 products per product of fp32 accuracy: the minimum work for te
 
 
 def floor_ms(device: Device, nbytes: int | None, flops: int | None, precision: str) -> tuple[float | None, str]:
-    """Returns the floor in milliseconds, and why it is null or partial. `nbytes`: inputs and weights read once, outputs written once."""
+    """Returns the floor in milliseconds, and the reason if it is null or partial. `nbytes` counts inputs and weights read once, and outputs written
+    once."""
     ceiling = device.ceiling(precision)
     rate = ceiling.flops_per_second
     if rate and precision == "fp32-strict":

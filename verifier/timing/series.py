@@ -1,8 +1,8 @@
-"""A series of timed calls of one party: lead-in calls, then counted ones, with no message between them (`verifier/shim/series.c`).
+"""A series of timed calls of one party: lead-in calls followed by counted ones, with no messages between them (`verifier/shim/series.c`).
 
-On a GPU host, a single call that starts on a message includes 110 to 200 us of wake-up latency on every side, so that short calls look alike. In a
-series the previous call has just run the same code, as in a user's loop. The device's caches are as cold as before, and no call can do another's
-work.
+On a GPU host, a single call that starts when a message arrives includes 110 to 200 us of wake-up latency on every side, so short calls look alike. In
+a series, the previous call has just run the same code, as in a user's loop. The device's caches are as cold as in single calls, and no call can do
+another's work.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def form(exchanged: int, shortest_ms: float, longest_ms: float, seeded: bool = F
 
 
 def series_bytes(exchanged: int) -> int:
-    """Returns the maximum bytes that the calls of such a series take in addition to a single call's, in the party and in the judge's copies."""
+    """Returns the maximum number of bytes that the calls of such a series take beyond those of a single call, in the party and in the judge's
+    copies."""
     return 2 * min((LEAD + COUNTED) * exchanged, MOST_BYTES) if exchanged <= MOST_BYTES else 0
 
 
@@ -75,7 +76,7 @@ class Use:
     values: Values
     rng: int | None  # null: the call draws no random numbers and is not seeded
     counted: bool
-    new: bool = True  # the first use of its draw: the party has seen no similar inputs
+    new: bool = True  # whether it is the first use of its draw, so that the party has seen no similar inputs
     warm: bool = False  # whether the caches are not flushed before it
     changes: list[tuple[torch.Tensor, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)  # tensor, element, element that it copies
 
@@ -86,7 +87,7 @@ class Use:
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[list[torch.Tensor]]:
-        """Yields the tensors with their changes, which apply while the block runs."""
+        """Yields the tensors with their changes, which are in effect while the context is open."""
         before = [tensor[to].clone() for tensor, to, _ in self.changes]
         for tensor, to, source in self.changes:
             tensor[to] = tensor[source].clone()
@@ -99,9 +100,10 @@ class Use:
 
 @dataclass
 class Uses:
-    """Makes each turn's uses, which are the same for all its sides. The changed element and the random seed are chosen at random. One counted call,
-    at a random position, has a new draw; the others reuse earlier draws. A program that remembers results is slower in that call. Some series have a
-    call before which no caches are flushed. A program whose threads read the inputs during the flush is slower in that call; any other is faster."""
+    """Creates the uses of each turn, which are the same for all its sides. The changed element and the random seed are chosen at random. One counted
+    call, at a random position, has a new draw; the others reuse earlier draws. A program that remembers results is slower in that call. Some series
+    have a call before which no caches are flushed. A program whose threads read the inputs during the flush is slower in that call; any other is
+    faster."""
 
     draw: Callable[[int], tuple[Values, int]]
     rng: random.Random
@@ -149,7 +151,7 @@ def single(draw: Callable[[int], tuple[Values, int]], first: int) -> list[Use]:
 
 @dataclass
 class Line:
-    """Makes a party's calls in series, and manages the locations of their inputs and outputs."""
+    """Makes a party's calls in series, and manages the locations of the calls' inputs and outputs."""
 
     party: Party
     expected: list[Spec]
@@ -272,14 +274,15 @@ class Line:
 
 
 def changed(flat: torch.Tensor, specs: list[Spec], offsets: list[int], intact: list[bool]) -> dict[int, torch.Tensor]:
-    """Returns copies of the inputs that a call has changed, by number, unless they have gigabytes. `flat`: the memory that holds the inputs."""
+    """Returns copies of the inputs that a call has changed, by number, unless they take gigabytes. `flat` is the memory that holds the inputs."""
     rewritten = [number for number, same in enumerate(intact) if not same and not large(specs[number].nbytes)]
     return {number: view(flat, specs[number], offsets[number]).clone() for number in rewritten}
 
 
 def _share(calls: list[Call], around: int) -> None:
-    """Assigns each counted call its share of the series' time outside the counted calls. That time is `around` ns before the inputs were handed over
-    and after the last call, plus the extra time of lead-in calls over counted ones. Otherwise work that a program defers to these would be free."""
+    """Assigns each counted call its share of the series' time outside the counted calls. That time consists of `around` ns before the inputs were
+    handed over and after the last call, and of the time by which lead-in calls exceed counted ones. Otherwise, work that a program defers to these
+    would be free."""
     counted = [call for call in calls if call.use is not None and call.use.counted]
     usual = statistics.median(call.inner for call in counted)
     lead = sum(call.inner - usual for call in calls if call.use is not None and not call.use.counted)

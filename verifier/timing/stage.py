@@ -1,4 +1,4 @@
-"""The stage `timing`: measures until the interval is credible.
+"""The `timing` stage: measures until the interval is credible.
 
 A suspicious measurement is repeated once, in a fresh process with fresh seeds. If other work on the host also disturbs PyTorch's calls, nothing
 suspicious is attributed to the program.

@@ -23,7 +23,7 @@ from verifier.timing.call import Call
 from verifier.timing.pairs import Pair
 
 MOST = 4 * FLIPPED  # share of an output's elements that decisions may explain
-DECIDED = 1e-4  # share of an input's elements that rounding may decide differently where the task writes to it; timed calls are many
+DECIDED = 1e-4  # share of an input's elements that rounding may decide differently if the task writes to it, because there are many timed calls
 KEPT = 8  # number of passed trials kept in the report
 
 
@@ -34,7 +34,7 @@ class TimedOutputs:
     failed: list[Trial] = field(default_factory=list)  # the last failed trial
     checked: list[Trial] = field(default_factory=list)
     rival_off: str = ""  # how the rival's outputs differ from eager's, which makes it useless for comparison
-    _off: dict[int, list[int]] = field(default_factory=dict)  # for program or rival: elements of each output that were off in calls so far
+    _off: dict[int, list[int]] = field(default_factory=dict)  # for the program and the rival: elements of each output that have been off so far
     _pending: dict[tuple[int, int], dict[int, Call]] = field(default_factory=dict)  # by number and pair; then by side: program, eager, rival
 
     def of(self, pairs: list[Pair]) -> Callable[[int, Side, Call], None]:
@@ -66,8 +66,8 @@ class TimedOutputs:
             self.checked.append(trial)
 
     def _decided(self, whose: int, number: int, got: Call, outputs: list[torch.Tensor], limits: list[float]) -> list[float]:
-        """Returns the share of elements that rounding may have decided differently in this call; empty if it never does, or if it would have done so
-        too often in the calls so far."""
+        """Returns, for each output, the share of elements that rounding may have decided differently in this call; empty if rounding never does so,
+        or if it would have done so too often in the calls so far."""
         decisions = self.trials.expectations.decisions
         if len(decisions) != len(outputs):
             return []
@@ -101,7 +101,7 @@ class TimedOutputs:
         return trial.model_copy(update={"norm": NORM + ", against eager"})
 
     def _written(self, got: Call, expected: Call) -> str:
-        """Describes how the inputs that both sides have changed differ. Returns an empty string if they do not."""
+        """Describes how the inputs that the task changes differ between both sides. Returns an empty string if they do not."""
         if not expected.after.keys() & got.after.keys():
             return ""
         ours = {index: got.after[index] for index in expected.after if index in got.after}

@@ -1,6 +1,6 @@
-"""The tournament of the stage `timing`.
+"""The tournament of the `timing` stage.
 
-It starts the baselines, warms everything up, runs blocks until the interval is narrow enough, and checks every call.
+It starts the baselines, warms up all sides, runs blocks until the interval is narrow enough, and checks every call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from verifier.timing.timed_outputs import TimedOutputs
 
 MORE_PAIRS = {"quick": 0, "full": 3}  # pairs added once, if half the interval's width exceeds `WIDE`, relative to the ratio
 WIDE = {"cuda": 0.015, "cpu": 0.05}  # higher on the CPU, where all other work disturbs a program and its processes take minutes
-HOPELESS = 0.2  # half width above which other work on the host is the cause and would also disturb further processes
+HOPELESS = 0.2  # half width above which the cause is other work on the host, which would also disturb further processes
 MIN_BLOCKS = {"quick": 8, "full": 8}  # per pair
 MAX_BLOCKS = {"quick": 200, "full": 200}
 FEW_BLOCKS = 6  # for calls so slow that more would take minutes; also the step after the minimum
@@ -38,34 +38,35 @@ LEAST_ERROR = {"quick": 0.005, "full": 0.0025}  # relative standard error due to
 SHARE = {"quick": 1.5, "full": 0.5}  # same, as a share of the error due to processes, which calls do not reduce
 COARSE = 0.03  # half width above which up to `EXTRA` budgets are spent on more calls
 EXTRA = 1.5
-STUBBORN = 6.0  # budgets spent on more calls while the interval would be no verdict at all: shorter than starting over
+STUBBORN = 6.0  # budgets spent on more calls while the interval gives no verdict at all, which takes less time than starting over
 WARM_UP = 3
 MOST_WARM_UP = {"quick": 5, "full": 10}
 WARM_UP_SECONDS = 0.3
-GONE = 1.0  # seconds in which the device becomes idle after a program's processes are gone
+GONE = 1.0  # seconds within which the device becomes idle after a program's processes are gone
 SOUND = 1.1  # factor on eager's time up to which a compiled baseline is good enough for a repeat
 
 
 @dataclass
 class Tournament(Processes):
-    """Runs the tournament of a tier. Tier quick measures the runner used in the trials against one eager process, which is kept for the next program
-    of the same task. Tier full measures several fresh pairs of processes."""
+    """Runs the tournament of a tier. The quick tier measures the runner used in the trials against one eager process, which is kept for the next
+    program of the same task. The full tier measures several fresh pairs of processes."""
 
-    waiting: float = 0.0  # seconds during which other judges of the device measured, repeats included
-    measuring: float = 0.0  # seconds with exclusive use of the device, repeats included
+    waiting: float = 0.0  # seconds during which other judges of the device measured, including repeats
+    measuring: float = 0.0  # seconds with exclusive use of the device, including repeats
     wide: str = ""
     burning: str = ""  # how the program kept the machine busy while others were timed
     crowded: str = ""  # how another process kept it busy
     _warm: dict[int, int] = field(default_factory=dict)  # ns of each side's last warm-up call
-    disturbed: str = ""  # how other work on the host disturbed the baselines: then nothing is the program's fault
+    disturbed: str = ""  # how other work on the host disturbed the baselines, in which case nothing is the program's fault
     busy: str = ""  # why a program that seems faster is not called faster on this host
     form: Form | None = None  # form of the last round's series; null: calls were timed one by one
     timed: TimedProcess | None = None  # the program's process in the last pairs, which determines its class
     inspect: Callable[[Party], Glancing | None] | None = None  # how that process is inspected while it is timed
 
     def run(self, subject: Subject) -> tuple[Timing, str]:
-        """Returns the timing, and how the clocks disagree, if they do. Wrong outputs are in `outputs`. Raises `PartyFailure` for any failed party,
-        except that if a baseline other than eager fails in a timed call, everything is measured again without it."""
+        """Returns the timing, and a description of how the clocks disagree, if they do. Wrong outputs are recorded in `outputs`. Raises
+        `PartyFailure` if any party fails, except that if a baseline other than eager fails in a timed call, everything is measured again without
+        it."""
         while True:
             try:
                 return self._run(subject)
@@ -97,14 +98,14 @@ class Tournament(Processes):
             if self.outputs.failed:
                 self.prepared = {}
                 break
-            if not number:  # a partial set of pairs is not worth the rest of its memory
+            if not number:  # a partial set of pairs is not worth the memory that it takes
                 self.prepared = self._sound(pairs) if len(these) == count else {}
         return self._result(pairs)
 
     def _round(self, number: int, round_: Round, subject: Subject, before: list[Pair], rng: random.Random) -> list[Pair]:
         frozen = self.pool.gate.frozen_seconds()
         these = self._bring_up(round_, subject)
-        # They also warm up on the processors used for timing. Ending idle compilers takes a second, in which other judges may measure.
+        # They also warm up on the processors used for timing. Stopping idle compilers takes a second, during which other judges may measure.
         self.pool.at_once([partial(side.caller.party.rest, anew=True) for pair in these for side in pair.sides])
         self.pool.settle()
         for pair in these:
@@ -116,22 +117,23 @@ class Tournament(Processes):
         return these
 
     def _plan(self, pairs: list[Pair]) -> Iterator[Round]:
-        """Plans the rounds. Once the last of the other baselines are in `pairs`, an interval that is still wide gets further pairs once, whatever it
-        says. By then it is wide because of processes, not calls (or because the host is busy, in which case further pairs do not help)."""
+        """Plans the rounds. Once the last of the other baselines are in `pairs`, further pairs are added once if the interval is still wide, wherever
+        it lies. By then, it is wide because of the variation between processes, not calls (or because the host is busy, in which case further pairs
+        do not help)."""
         more = MORE_PAIRS[self.job.tier]
         rounds = self._rounds(PAIRS[self.job.tier], len(self._others()) - len(self.prepared) - sum(one.calls for one in self.ahead.values()))
         if len(rounds) > 1:
             self._end_ahead(only_called=True)  # later rounds would keep memory from the first one
         planned = list(zip(rounds, self._spread(len(rounds)), strict=True))
-        # If one pair fills the memory, only a few fresh processes are in stock at first. Without further pairs the next job takes them, but a judge
-        # for a single job has no next job.
+        # If one pair fills the memory, only a few fresh processes are in stock at first. If there are no further pairs, the next job takes these
+        # processes, but a judge for a single job has no next job.
         last = self._takes(self._rounds(more, 0)[0], []) if more and len(rounds) > 1 and self.pool.spares else 0
         for round_, later in zip(planned, [*planned[1:], None], strict=True):
             yield Round(*round_, after=self._takes(*later) if later is not None else last)
         half = self._estimate(pairs).half if more else 0.0
         if WIDE[self.pool.device.kind] < half < HOPELESS:
             self._tell(f"the interval is {half:.1%} wide on either side: {more} more fresh processes of program and eager")
-            self._close_but(self.prepared)  # further pairs get the memory of the other baselines
+            self._close_but(self.prepared)  # further pairs take over the memory of the other baselines
             rounds = self._rounds(more, 0)
             for members, following in zip(rounds, [*rounds[1:], range(0)], strict=True):
                 yield Round(members, [], further=True, after=self._takes(following, []))
@@ -154,8 +156,8 @@ class Tournament(Processes):
             self.waiting += (began - asked) + (time.monotonic() - ended)
 
     def _look_for_others(self, pairs: list[Pair]) -> None:
-        """Checks a device that was busy while the programs should have been idle. If it is still busy once their processes are gone, the work belongs
-        to another process, such as a kernel that another judge's process had started before it was frozen."""
+        """Examines a device that was busy while the programs should have been idle. If it is still busy once their processes are gone, the work
+        belongs to another process, such as a kernel that another judge's process had started before it was frozen."""
         suspects = [pair for pair in pairs if pair.watch.long_wait()]
         for pair in suspects:
             self.pool.give_back(pair.program.caller.party)
@@ -164,8 +166,8 @@ class Tournament(Processes):
             pair.watch.works_on = works_on
 
     def _sound(self, pairs: list[Pair]) -> dict[str, Side]:
-        """Returns baselines that need not be recompiled for a repeat, which is due to the program or to a busy machine. A baseline slower than eager
-        may have been tuned while the machine was busy, and is rebuilt."""
+        """Returns baselines that need not be recompiled for a repeat, whose cause is the program or a busy machine. A baseline that is slower than
+        eager may have been tuned while the machine was busy, so it is compiled again."""
         first = pairs[0]
         most = SOUND * median_ms(first.baselines[0])
         return {str(side.name): side for side in first.baselines[1:] if side.name != "rival" and side.blocks and median_ms(side) <= most}
@@ -214,7 +216,7 @@ class Tournament(Processes):
                 self.outputs.failed = [Trial(name="state after the timed calls", seed=0, ok=False, detail=off)]
 
     def _unseen(self, shape: Form | None) -> bool:
-        """Returns whether too little has been seen of whose code the timed calls run."""
+        """Returns whether it is still unclear whose code the timed calls run."""
         glancing = self.timed.caller.glancing if self.timed is not None else None
         return shape is not None and glancing is not None and glancing.wants_more
 
@@ -279,7 +281,7 @@ class Tournament(Processes):
                     self._warm[id(side)] = call.inner
                     check(number, side, call)
                     del call
-            del values  # may take gigabytes, and the next draw may not fit either
+            del values  # the inputs may take gigabytes, in which case the next draw may not fit
             number += 1
         return number
 
@@ -294,7 +296,7 @@ class Tournament(Processes):
         return check if self.timed is None else self.timed.noting(check)
 
     def release(self) -> None:
-        """Ends everything that was timed, except the program's process that is still to be inspected."""
+        """Terminates everything that was timed, except for the program's process, which is still to be inspected."""
         party = self.timed.caller.party if self.timed is not None else None
         stays = [one for one in self.parties if one is party]
         self.parties = [one for one in self.parties if one is not party]

@@ -24,7 +24,7 @@ from verifier.shim.clock import SharedPage
 from verifier.timing.call import Call
 
 MANY = 4  # number of counted calls in a series; from this number on, two of them are inspected
-FEW = {1: 0.3, 2: 0.5, 3: 0.5}  # probability that a call is inspected if there are so few calls, because their times are needed
+FEW = {1: 0.3, 2: 0.5, 3: 0.5}  # by number of calls if there are fewer: probability that a call is inspected, because their times are needed
 # The first value is the number of moments at which own code that takes half of the time would be missed less than once in 10,000 measurements. The
 # others are the number and the share for own code that was hardly seen.
 ENOUGH, FAINT, HARDLY = 16, 32, 0.25
@@ -59,7 +59,8 @@ class Glancing:
         self.tally = Tally(self.observing.mapped)
 
     def choose(self, counted: Sequence[int]) -> Glances | None:
-        """Chooses among the counted calls of the next series. Chooses none while the duration of a call is unknown, or if the host has refused."""
+        """Chooses among the counted calls of the next series. Chooses none while the duration of a call is unknown, or if the host has refused
+        inspection."""
         sampler = self.observing.sampler
         if not self._took or sampler.error or self.rng.random() > FEW.get(len(counted), 1.0):
             return None

@@ -1,7 +1,7 @@
 """Determines who owns the code at an address in a process. The judge reads the mappings from /proc.
 
-The program's own code is recognised by its bytes, not by a file name: the mapping must equal a library that the builder made. Any other code that is
-in a place where a program can write, or that is in no file at all, counts as a library's. A library's generated code also counts as the library's.
+The program's own code is recognised by its bytes, not by a file name: the mapping must equal a library that the builder produced. Any other code that
+is in a place where a program can write, or that is in no file at all, counts as a library's. A library's generated code also counts as the library's.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from verifier.integrity.artefacts import Code, read_code
 
 
 class Kind(enum.IntEnum):
-    """The owner of code. UNKNOWN is code that was mapped after the list was made. NEUTRAL is known to `sampler.c` by its number."""
+    """The owner of code. UNKNOWN is code that was mapped after the mappings were read. `sampler.c` refers to NEUTRAL by its number."""
 
     UNKNOWN = 0
     OWN = 1
     LIBRARY = 2
-    NEUTRAL = 3  # works for any caller, so it counts as its caller
+    NEUTRAL = 3  # works on behalf of any caller, so its time is attributed to the caller
     IDLE = 4  # a thread pool, so time spent there is waiting
     HOST = 5  # the interpreter and the verifier's own code, which are neither the program's arithmetic nor a library's
     # libffi counts as a library. What Python calls through it is either the program's own code, or a function of another library: the C library's
-    # `memmove` and `qsort` count as their caller.
+    # `memmove` and `qsort` are attributed to their caller.
 
 
 _IDLE = re.compile(r"lib(?:gomp|iomp5?|omp|tbb)\b|lib(?:gomp|iomp5|omp)[-.]")
@@ -94,8 +94,8 @@ class Mapped:
         return Mapping(begin, end, offset, path, self._kind(path, inode))
 
     def _without_stubs(self, own: Mapping) -> list[Mapping]:
-        """Excludes the stubs that jump to functions in other libraries. They count as their callers, and the functions that they call may do the
-        same."""
+        """Excludes the stubs that jump to functions in other libraries. They are attributed to their callers, and the functions that they call may be
+        as well."""
         parts, begin = [], own.begin
         for offset, size in self.codes[own.library].stubs if own.library is not None else ():
             at = own.begin + offset - own.offset

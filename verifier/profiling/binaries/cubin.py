@@ -1,6 +1,6 @@
 """Finds GPU code in shared libraries and objects made by nvcc, in fat binaries and in cubins, and reads its headers without CUDA's tools.
 
-A host file stores fat binaries in the section `.nv_fatbin`; each is a list of entries (PTX or a cubin, plain or compressed with LZ4 or zstd). A cubin
+A host file stores fat binaries in its `.nv_fatbin` section; each is a list of entries (PTX or a cubin, plain or compressed with LZ4 or zstd). A cubin
 is an ELF file whose `.nv.info` sections hold attributes. The layouts match the output of `cuobjdump -elf`. The bytes come from a builder, so every
 offset is validated.
 """

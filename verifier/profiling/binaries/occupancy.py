@@ -1,7 +1,7 @@
 """Computes how many warps of a kernel can be resident on a multiprocessor, given the limits of its architecture.
 
-Source of the limits: CUDA C++ Programming Guide 13.0, "Compute Capabilities", table "Technical Specifications per Compute Capability". Source of the
-allocation units for registers and shared memory: Nsight Compute's occupancy calculator.
+Source of the limits: CUDA C++ Programming Guide 13.0, "Compute Capabilities", the table "Technical Specifications per Compute Capability". Source of
+the allocation units for registers and shared memory: Nsight Compute's occupancy calculator.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 WARP = 32
-REGISTERS = 65536  # maximum per multiprocessor and per block, since sm_50
+REGISTERS = 65536  # maxima per multiprocessor and per block, since sm_50
 _REGISTER_UNIT = 256  # registers are allocated to a warp in multiples of this number
 _REGISTER_STEP = 8  # per thread
 _WARP_STEP = 4  # warps are allocated in groups of four, one per scheduler

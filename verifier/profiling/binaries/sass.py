@@ -47,7 +47,7 @@ class Mix:
     """The instruction mix: `counts` by kind, `bytes` moved per thread in one pass over the code, and the `widest` access of a thread in bytes."""
 
     instructions: int = 0
-    warpgroup: int = 0  # of the tensor-core instructions, those of a warpgroup (wgmma)
+    warpgroup: int = 0  # the tensor-core instructions that belong to a warpgroup (wgmma)
     counts: dict[str, int] = field(default_factory=dict)
     bytes: dict[str, int] = field(default_factory=dict)
     widest: dict[str, int] = field(default_factory=dict)

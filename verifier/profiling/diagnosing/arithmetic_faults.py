@@ -25,8 +25,8 @@ MATMUL_FLOPS = 1e8
 
 
 def double_precision(view: View) -> Cause | None:
-    """Detects a busy fp64 pipe. Functions in double precision also cost issue slots and conversions, which disappear with them and add about half as
-    much again."""
+    """Detects a busy fp64 pipe. Double-precision functions also cost issue slots and conversions, which add about half as much again and disappear
+    with them."""
     fp64 = max(view.get(counters.FP64_SHARE), view.get(counters.PIPE["fp64"])) / 100
     if fp64 < FP64_BUSY:
         return None
@@ -78,5 +78,5 @@ def _excess(view: View) -> Cause | None:
 
 
 def _above_memory(view: View) -> float:
-    """Returns the share of the kernel's time beyond what its memory traffic takes."""
+    """Returns the share of the kernel's time that exceeds the time that its memory traffic takes."""
     return 1 - view.dram_share / 0.9

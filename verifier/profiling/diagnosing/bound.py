@@ -1,4 +1,4 @@
-"""Classifies what limits one kernel by its two speed-of-light figures, as a coarse label for tables. To diagnose whole programs, use
+"""Classifies what limits one kernel, based on its two speed-of-light figures. The class is a coarse label for tables. To diagnose whole programs, use
 `diagnosis.py`."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FEW_BLOCKS = 1.0  # in waves
 
 
 def bound(kernel: KernelProfile) -> Bound:
-    """Returns the class; "" if there are no counters."""
+    """Returns the class, or "" if there are no counters."""
     compute, memory = counters.read(kernel, counters.SM_SHARE), counters.read(kernel, MEMORY_SHARE)
     if compute is None or memory is None:
         return ""

@@ -1,5 +1,5 @@
-"""Divides the time of a call into device work and the time that the device waits for the host: before its first work, between pieces of work, and
-after the last one.
+"""Divides the time of a call into device work and the time for which the device waits for the host: before its first work, between pieces of work,
+and after the last piece.
 
 The clock gives the duration of a call, and the timeline shows when the device worked. A profiler slows the host but hardly affects the device. Device
 work is therefore taken as recorded, the rest of the clock time is attributed to the host, and the timeline determines how that rest is divided.
@@ -13,7 +13,7 @@ from verifier.jobs import Profile
 from verifier.profiling.own_kernels import base_name
 from verifier.report import Report
 
-WORTH_NAMING, LONGEST = 0.01, 60  # share of a call from which a gap is named; characters of a kernel's name
+WORTH_NAMING, LONGEST = 0.01, 60  # minimum share of a call at which a gap is named; maximum length of a kernel's name
 COPIES = ("Memcpy", "Memset", "[CUDA mem")  # name prefixes of device work other than kernels
 
 
@@ -31,7 +31,7 @@ class CallTime(BaseModel):
     gaps: dict[str, float] = {}  # the longest parts of `gaps_us`, by the names of the kernels and copies that they precede
     after_us: float | None = None  # from the end of the last piece of work to the return
     launches: float | None = None
-    moves: float = 0.0  # copies and fills of the device, which are no launches
+    moves: float = 0.0  # copies and fills by the device, which do not count as launches
     kernels: float | None = None  # number of kernels that run, including those inside a CUDA graph
     waits: float | None = None  # number of times the program waited for the device
     wait_us: float | None = None  # time that the host spent in these waits
@@ -72,12 +72,12 @@ class CallTime(BaseModel):
         )
 
     def _within(self) -> str:
-        """Says before which kernels and copies the device waits longest; "" if that is unknown or the gaps are of no account."""
+        """Names the kernels and copies before which the device waits longest; "" if they are unknown or the gaps are negligible."""
         named = [(name, idle) for name, idle in self.gaps.items() if idle >= WORTH_NAMING * self.call_us]
         return f" (longest before {', '.join(f'{_brief(name)} {us(idle)}' for name, idle in named)})" if named else ""
 
     def _replayed(self) -> str:
-        """States that a launch replays a CUDA graph if more kernels run than are launched."""
+        """If more kernels run than are launched, states that a launch replays a CUDA graph."""
         if self.launches is None or self.kernels is None or self.kernels < self.launches + 1:
             return ""
         return f", {self.kernels:.0f} kernels: the replay of a CUDA graph counts as one launch"

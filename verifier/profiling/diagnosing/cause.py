@@ -1,4 +1,4 @@
-"""The findings of rules, and the ceilings that rules use for comparison."""
+"""The findings that rules produce, and the ceilings with which they compare a program."""
 
 from __future__ import annotations
 

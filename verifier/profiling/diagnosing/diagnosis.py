@@ -1,11 +1,11 @@
-"""Diagnoses what limits a program, using fixed rules. The result is its class, and named faults with their cost in time and the figures that prove
-them.
+"""Diagnoses what limits a program, using fixed rules. The result consists of the program's class, and of named faults with their cost in time and the
+figures that prove them.
 
 Raw counters make agents perform worse (KernelPro: 1.77x raw, 4.00x digested), so only this digest is shown. There are three grades of diagnosis, and
-each diagnosis states its own: with hardware counters (`counters`), with a timeline alone (`timeline`), or from compiled code and the roofline
+each diagnosis states its grade: with hardware counters (`counters`), with a timeline alone (`timeline`), or from compiled code and the roofline
 (`static`).
 
-The thresholds for the class follow a roofline: a resource used at half its ceiling or more is the bottleneck; if there is no such resource, the
+The thresholds for the class follow a roofline: a resource that reaches half its ceiling or more is the bottleneck; if no resource does, the
 bottleneck is latency, launches or a lack of parallel work. The thresholds for faults are defined next to their rules (`host_faults.py`,
 `kernel_faults.py`).
 """
@@ -35,7 +35,7 @@ Grade = Literal["counters", "timeline", "static"]
 FLOOR_REACHED = 0.95  # ratio of floor to time; above it, the excess is within the noise of the ceilings
 SETS_THE_PACE = 0.5  # share of a ceiling
 BOUND = 0.8  # share of a ceiling; below it, the rest of the time is spent on something else, so the resource is only the nearest to its ceiling
-ALL = 0.95  # share of the device's time; kernels that cover it stand for the whole
+ALL = 0.95  # share of the device's time; kernels that cover it represent the whole program
 LAUNCH_SHARE = 0.3  # share of the program's time
 BUSY_ENOUGH = 0.8
 WAITING = 0.5  # busy share of the wall time below which a GPU is limited by the host's launches
@@ -56,7 +56,7 @@ class Diagnosis(BaseModel):
     text: str = ""
     spent: str = ""  # where the time of a call goes (`CallTime.says`); not repeated in `text`
     grade: Grade = "static"
-    faults: list[Cause] = []  # most costly first
+    faults: list[Cause] = []  # the most costly first
     methods: list[str] = []  # catalogue methods in order; filled in by a caller that knows the catalogue
 
     def says(self) -> str:
@@ -67,7 +67,7 @@ class Diagnosis(BaseModel):
         return {**self.model_dump(exclude={"spent"}), "text": self.says()}
 
 
-# The class of a program by its most costly fault.
+# Maps a program's most costly fault to the program's class.
 FAULT_CLASS: dict[str, Bottleneck] = {
     **dict.fromkeys(("uncoalesced-access", "bank-conflicts", "register-spills", "no-data-reuse"), "memory"),
     **dict.fromkeys(("split-fusion", "cache-thrashing", "needless-fill", "needless-copy"), "memory"),
@@ -142,8 +142,9 @@ def diagnose(
 def _uses(
     bottleneck: Bottleneck, time_us: float, memory: float, compute: float, ceilings: Ceilings, facts: TaskFacts, profile: Profile | None, told: bool
 ) -> list[Evidence]:
-    """Returns a call's use of bandwidth, arithmetic and launches, as needed for the class, and its longest kernel. `told` means that the device's
-    busy time in a timed call is known; the busy share under the profiler, which slows the host, would only contradict it."""
+    """Returns evidence of how heavily a call uses bandwidth, arithmetic and launches, as far as its class depends on them, and of its longest kernel.
+    `told` means that the device's busy time in a timed call is known; the busy share under the profiler, which slows the host, would only contradict
+    it."""
     found = []
     if bottleneck in ("memory", "none", "latency", "occupancy") and facts.bytes_min:
         means = f"{_bytes(facts.bytes_min)} must move in a call at the least; the device sustains {ceilings.bandwidth_gbs:.0f} GB/s"
@@ -168,7 +169,7 @@ def _uses(
 
 
 def find_faults(report: Report, profile: Profile, ceilings: Ceilings, facts: TaskFacts, time_us: float) -> list[Cause]:
-    """Finds named faults of a program on a GPU, most costly first."""
+    """Finds named faults of a program on a GPU, in descending order of cost."""
     found = [*host_faults(report, profile, ceilings, facts, time_us), *kernel_faults(report, profile, ceilings, facts)]
     return sorted(found, key=lambda cause: -cause.lost_us)
 
@@ -238,7 +239,7 @@ def _classify(
         if busy is not None and busy < 0.6:
             return "latency"
     units = units_busy(profile)
-    if units is not None:  # with counters, the actual load of the units decides, not the load that the task requires
+    if units is not None:  # if there are counters, the actual load of the units decides, not the load that the task requires
         if max(units[:2]) < SETS_THE_PACE:
             return "latency"
         return "compute" if units[0] >= units[1] else "memory"
@@ -270,7 +271,7 @@ def _memory_share(kernel: KernelProfile) -> float | None:
 
 def _unfilled(top: KernelProfile | None, ceilings: Ceilings) -> str:
     """Describes how the grid of a kernel fills less than half of the device, relative to the blocks that its registers, shared memory and block size
-    allow to be resident; "" if it fills more, or if nothing is known."""
+    allow to be resident; "" if it fills more, or if its grid or limits are unknown."""
     threads = _threads(top) if top is not None else 0
     if top is None or not threads:
         return ""

@@ -11,7 +11,7 @@ from verifier.profiling.diagnosing.cause import Cause, Ceilings, Evidence
 from verifier.profiling.diagnosing.task_facts import TaskFacts
 from verifier.report import Report
 
-HOST_FLOOR_US = 15.0  # unavoidable cost of a call: Python, one launch, the final wait
+HOST_FLOOR_US = 15.0  # unavoidable cost of a call: Python, one launch and the final wait
 HOST_MOST_US = 100.0  # longest time before the device starts that Python alone can explain
 RAMP_US = 1.5  # time that a kernel takes to start and drain, about the duration of an empty kernel
 WAIT_COSTS_US = 20.0
@@ -95,7 +95,7 @@ def _tiny_launches(profile: Profile, host: HostCalls, ceilings: Ceilings, launch
     count = sum(k.calls for k in again) / profile.iterations
     if count < launches / 2:
         return None
-    # If merged, they would take only the time during which they fill the device, and would start and drain only once.
+    # If they were merged, they would take only the time during which they fill the device, and would start and drain only once.
     merged = sum(k.calls / profile.iterations * max(k.mean_us - RAMP_US, k.mean_us / 4) * min(1.0, _fill(k, ceilings)) for k in again)
     rest = sum(k.total_us for k in profile.kernels if k not in again) / profile.iterations
     evidence = [

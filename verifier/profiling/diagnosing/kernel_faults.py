@@ -1,13 +1,14 @@
 """Faults within kernels: from Nsight Compute's counters where available, otherwise from launch shapes, compiled code and the roofline.
 
 Sources of the thresholds:
-- A coalesced load by a warp touches 4 sectors of 32 bytes with 4 bytes per lane, and 16 sectors with 16 bytes per lane; in both cases every byte is
-  used (CUDA C++ Best Practices Guide, 10.2.1). More than 8 sectors per request with half of their bytes unused means strided access at any width.
+- A coalesced load by a warp touches 4 sectors of 32 bytes if each lane loads 4 bytes, and 16 sectors if each lane loads 16 bytes; in both cases,
+  every byte is used (CUDA C++ Best Practices Guide, 10.2.1). More than 8 sectors per request with half of their bytes unused means strided access at
+  any width.
 - Nsight Compute considers a resource well used at 60 % of its peak or more (its speed-of-light rule); below that, it suspects latency.
 - An occupancy of a quarter to a half hides memory latency in streaming kernels (Little's law: 4 TB/s times 0.7 us is 2.8 MB in flight, or 10 bytes
   for each of an H200's 270,000 threads). Below that, the kernel waits.
 - The most heavily used unit is the bottleneck. A kernel whose issue slots are busier than its memory path gains nothing from fewer sectors. A kernel
-  that is launched repeatedly and runs for a few microseconds spends them on starting and draining, whatever its shape.
+  that is launched repeatedly and runs for only a few microseconds spends that time on starting and draining, whatever its shape.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class View:
 
     @property
     def dram_bytes(self) -> float:
-        """DRAM bytes of all the kernel's launches in a call."""
+        """DRAM bytes of all launches of the kernel in a call."""
         return (self.get(counters.DRAM_READ) + self.get(counters.DRAM_WRITE)) * self.launches
 
     @property
@@ -114,7 +115,7 @@ class View:
 
     @property
     def memory_waits(self) -> float:
-        """Share of a warp's time spent waiting for loaded data or for its turn to load and store."""
+        """Share of a warp's time spent waiting for loaded data, or for its turn to load and store."""
         stalls = counters.stall_shares(self.kernel)
         return sum(stalls.get(name, 0.0) for name in ("long_scoreboard", "lg_throttle", "drain"))
 
@@ -180,8 +181,8 @@ def kernel_faults(report: Report, profile: Profile, ceilings: Ceilings, facts: T
             _divergence(view),
         )
         mine = shape + [fault for fault in access if fault is not None]
-        # Expensive functions branch on the range of their argument. Without them, the inactive lanes would disappear too, so divergence does not rule
-        # them out.
+        # Expensive functions branch on the range of their argument. Without these functions, the inactive lanes would disappear too, so divergence
+        # does not rule them out as a cause.
         held = max((fault.lost_us for fault in mine if fault.name != "warp-divergence"), default=0.0)
         excess = double_precision(view) or (arithmetic_fault(view, report.precision) if held < 0.3 * view.us else None)
         found += [*mine, excess] if excess is not None else mine
@@ -193,13 +194,13 @@ def kernel_faults(report: Report, profile: Profile, ceilings: Ceilings, facts: T
 
 
 def _serial(view: View) -> Cause | None:
-    """Detects single threads that do work which a whole warp or block could share. A report without a profile has no grid (0)."""
+    """Detects single threads that do work that a whole warp or block could share. A report without a profile has no grid (0)."""
     if 0 < view.blocks * view.threads <= 32:
         figures = ("threads in the grid", float(view.blocks * view.threads), "", "of one warp at most")
         return view.cause("serial-section", 1 - 1 / view.ceilings.workers, "A kernel runs in a single thread or warp.", figures)
     active = view.get(counters.ACTIVE_THREADS, 32.0)
     measured, possible = view.kernel.occupancy, view.kernel.occupancy_possible
-    filled = view.blocks * view.threads >= view.ceilings.workers * 2048 * possible if possible else False  # else few warps from the start
+    filled = view.blocks * view.threads >= view.ceilings.workers * 2048 * possible if possible else False  # otherwise, few warps from the start
     if active > SERIAL or measured is None or not possible or not filled or measured / possible > FINISHED_EARLY:
         return None
     return view.cause(

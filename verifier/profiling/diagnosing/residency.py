@@ -72,8 +72,8 @@ class Residency:
 
 def residency(kernel: KernelProfile, multiprocessors: int, capability: tuple[int, int] | None) -> Residency | None:
     """Returns the residency from Nsight Compute's limits or, without counters, from the device's limits; null if neither is known. Nsight Compute
-    counts only the shared memory that the driver set aside for the launch. The driver chooses that size by what the other resources allow, so it
-    counts as a limit only if it allows fewer blocks than everything else; otherwise, the limit is what the hardware has."""
+    counts only the shared memory that the driver set aside for the launch. The driver chooses that size according to what the other resources allow,
+    so it counts as a limit only if it allows fewer blocks than all of them; otherwise, the hardware's own size is used as the limit."""
     if kernel.grid is None or kernel.block is None or multiprocessors < 1:
         return None
     grid, threads = math.prod(kernel.grid), math.prod(kernel.block)

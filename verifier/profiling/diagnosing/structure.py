@@ -1,7 +1,7 @@
 """The structure of a task's work, from its captured graph: the shapes of its products, rows and sorts, its dependent steps, and its constant parts.
 
-Advice that applies only to some shapes (few tiles, long rows, groups of different sizes) is checked against these facts, so that no advice is given
-if its own conditions rule it out. Anything that cannot be determined from the graph stays unknown, and unknown facts rule nothing out.
+Advice that applies only to some shapes (few tiles, long rows, groups of different sizes) is checked against these facts, and is not given if its
+conditions are not met. Anything that cannot be determined from the graph stays unknown, and unknown facts rule nothing out.
 """
 
 from __future__ import annotations
@@ -217,7 +217,8 @@ def _sorted_lengths(graph: Graph, shapes: Shapes) -> list[int] | None:
 
 
 def _has_groups(graph: Graph, products: Mapping[str, Product | None]) -> bool:
-    """Returns whether products of different sizes are independent of each other, or one has groups whose row counts depend on the data."""
+    """Returns whether products of different sizes are independent of each other, or whether a product has groups whose row counts depend on the
+    data."""
     if any(node.op == GROUPED or kind_of(node) == "einsum" for node in graph.nodes):
         return True
     chosen = any(kind_of(node) in CHOICES for node in graph.nodes)
@@ -284,9 +285,9 @@ def _score_elements(graph: Graph, shapes: Shapes) -> int | None:
 
 
 def unrolled_loop(graph: Graph) -> tuple[int, int]:
-    """Returns the length of the longest chain of equal products or reductions in which each needs the previous one, that is, the number of steps of
-    an unrolled loop, and how many products and reductions of a step need each other. Returns 0 steps if no chain has `STEPS` or more. The layers of
-    a deep model are not a loop, because each has its own weights."""
+    """Returns the length of the longest chain of equal products or reductions in which each depends on the previous one, that is, the number of steps
+    of an unrolled loop, and how many products and reductions within a step depend on each other. Returns 0 steps if no chain has `STEPS` or more. The
+    layers of a deep model are not a loop, because each has its own weights."""
     weights = {entry.name for entry in graph.inputs if entry.kind == "parameter"}
     keys = {node.name: key for node in graph.nodes if (key := _key(node, weights)) is not None}
     often = {key for key, count in Counter(keys.values()).items() if count >= STEPS}
@@ -310,14 +311,14 @@ def unrolled_loop(graph: Graph) -> tuple[int, int]:
     loops = {key: found for key, found in best.items() if found[0] >= STEPS and _weights_between(graph, weights, *found[1:]) * 2 < found[0]}
     if not loops:
         return 0, 1
-    # Equal reductions may occur several times in a step; a product with a weight of its own does not.
+    # Equal reductions may occur several times in a step; a product with a separate weight does not.
     products = [found for key, found in loops.items() if key[0] in PRODUCTS]
     length, first, last = max(products or loops.values(), key=lambda found: found[0])
     return length, max(round(_heavy_between(graph, first, last) / (length - 1)), 1)
 
 
 def _heavy_between(graph: Graph, first: str, last: str) -> int:
-    """Returns the largest number of products and reductions on a path from one node to another, the first one excluded."""
+    """Returns the largest number of products and reductions on a path from one node to another, excluding the first node."""
     depth = {first: 0}
     for node in graph.nodes:
         before = [depth[name] for name in inputs_of(node) if name in depth]

@@ -37,13 +37,13 @@ class TaskFacts(BaseModel):
     bytes_min: int | None = None  # inputs and weights read once, outputs written once
     flops: int | None = None  # operations of matrix products and convolutions
     arithmetic: int | None = None  # elements that pointwise operators and reductions read or write
-    special: int = 0  # elements of transcendental functions among these
-    special_small: int = 0  # elements of transcendental functions on tensors much smaller than the largest
+    special: int = 0  # number of these elements that transcendental functions process
+    special_small: int = 0  # number of elements that transcendental functions process in tensors much smaller than the largest
     largest: int = 0  # elements of the largest tensor
     operators: int = 0  # operators that compute something
     reductions: bool = False  # true if the operators include reductions over rows
     dependent_steps: int = 0  # consecutive dependent steps of recurrent layers or unrolled loops; 0 if there is no recurrence
-    exchanges: int = 1  # products and reductions of such a step that need each other, one after another
+    exchanges: int = 1  # number of products and reductions in such a step that depend on each other, one after another
     scores: bool | None = None  # whether a softmax lies between two products, with only pointwise operators and moves in between; null: unknown
     functions: bool | None = None  # whether the task has transcendental functions; null: unknown
     structure: Structure | None = None  # null: unknown
@@ -112,8 +112,8 @@ def _has_scores(graph: Graph) -> bool:
 
 
 def _dependent_steps(graph: Graph) -> int:
-    """Returns the length of the longest chain of time steps through the recurrent layers in which each step needs the previous one. For a stack of
-    bidirectional layers, that is steps times layers, since a layer reads both ends of the one below; other stacks need one additional step per
+    """Returns the length of the longest chain of time steps through the recurrent layers in which each step depends on the previous one. For a stack
+    of bidirectional layers, that is steps times layers, since a layer reads both ends of the layer below; other stacks need one additional step per
     additional layer."""
     specs = {entry.name: entry.spec.shape for entry in graph.inputs if entry.spec is not None}
     specs |= {node.name: node.outputs[0].shape for node in graph.nodes if node.outputs}
@@ -136,7 +136,8 @@ def _steps_of_layer(node: Node, shapes: Mapping[str, tuple[int, ...]]) -> int:
 
 
 def _width(graph: Graph, heavy: list[Node]) -> int:
-    """Returns the largest number of heavy operators at the same depth, counted in such operators; these are independent of each other."""
+    """Returns the largest number of heavy operators at the same depth, where depth is counted in heavy operators. Operators at the same depth are
+    independent of each other."""
     names = {node.name for node in heavy}
     depth: dict[str, int] = {}
     for node in graph.nodes:

@@ -1,7 +1,7 @@
 """The hardware counters that the diagnosis reads, by Nsight Compute's raw names, and how to read them from a kernel's metrics.
 
-`.sum` counters are per launch, averaged if a kernel was launched several times. They follow NVIDIA's definitions: Nsight Compute documentation,
-"Metrics Reference" and "Profiling Guide" (stall reasons, memory tables, occupancy).
+`.sum` counters are per launch, averaged if a kernel was launched several times. All counters follow NVIDIA's definitions: Nsight Compute
+documentation, "Metrics Reference" and "Profiling Guide" (stall reasons, memory tables, occupancy).
 """
 
 from __future__ import annotations

@@ -77,8 +77,8 @@ def count(profile: Profile, subject: Subject, on_stage: OnStage, timeline: Timel
 
 
 def enough_launches(timeline: Timeline, wanted: list[str]) -> int:
-    """Returns how many launches of a call, in order, it takes to include each wanted kernel (in each of its shapes) `SAMPLES` times, or as often as
-    it runs.
+    """Returns how many of a call's launches, in order, must be counted to include each wanted kernel (in each of its shapes) `SAMPLES` times, or as
+    often as it runs.
 
     Returns the maximum if a graph hides launches, or if the timeline does not delimit calls.
     """

@@ -1,4 +1,4 @@
-"""Chooses the counters that Nsight Compute collects, by section, and converts them to the names and units of a `KernelProfile`.
+"""Chooses the counters that Nsight Compute collects, by section, and converts them to the names and units used in a `KernelProfile`.
 
 Units are nanoseconds for times, bytes for sizes, hertz for frequencies and per cent for shares; all other values are plain counts. In addition to the
 raw counters, the 24 that CudaForge selected (arXiv 2511.01884) are kept under their published names. Counters that current GPUs no longer have are

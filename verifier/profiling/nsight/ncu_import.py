@@ -162,7 +162,7 @@ def _measured(kernel: KernelProfile, launches: list[Launch]) -> KernelProfile:
         update["occupancy_possible"] = metrics[counters.OCCUPANCY_POSSIBLE] / 100
         limits = {_LIMITS[what]: metrics[name] for what, name in counters.OCCUPANCY_LIMIT.items() if name in metrics}
         if limits:
-            # The driver sets aside only as much shared memory as the other limits can use, so of equal limits, shared memory comes last.
+            # The driver sets aside only as much shared memory as the other limits can use, so if limits are equal, shared memory comes last.
             update["occupancy_limit"] = min(limits, key=lambda what: (limits[what], what == "shared memory"))
     if kernel.registers is None and counters.REGISTERS in metrics:
         update["registers"] = int(metrics[counters.REGISTERS])

@@ -1,6 +1,6 @@
 """Converts sanitizer output into findings without addresses or paths; equal findings are counted.
 
-A party could have written this output itself. It is read as text, and a finding is a hint for the program's author, never a verdict.
+A party could have forged this output. It is therefore read as text, and a finding is a hint for the program's author, never a verdict.
 """
 
 from __future__ import annotations
