@@ -1,6 +1,6 @@
-"""Flushes after a test that commits, in a fraction of the usual time: rows are deleted only from the few tables that have some.
+"""Flushes after a test that commits, in a fraction of the usual time: rows are deleted only from the few tables that contain any.
 
-Django's own truncates all tables, each of which gets a new file, and then makes content types and permissions again.
+Django's own flush truncates every table, which gives each one a new file, and then recreates content types and permissions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def quick_flush() -> Iterator[None]:
 
 
 def _may_leave_triggers_out() -> bool:
-    """Includes foreign keys, which a superuser may disable."""
+    """Returns whether triggers may be skipped; they include those of foreign keys, which only a superuser may disable."""
     from django.db import connection
 
     with connection.cursor() as cursor:

@@ -1,4 +1,5 @@
-"""Strategies whose own `Not for` rules them out by the task's shapes or the program's kernels are not offered; what is unknown rules nothing out."""
+"""Strategies that their own `Not for` rules out, given the task's shapes or the program's kernels, are not offered; an unknown fact rules out
+nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Event streams and the two dialects, tested on bytes and pieces alone."""
+"""Event streams and the two dialects, tested on bytes and on individual pieces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings of second readers of requests: each kind of fault, searched for in the texts of a complete request."""
+"""Findings of second readers of requests: each kind of fault is searched for in the text of a complete request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COUNTED = {
 
 
 def counted(**more) -> Attempt:
-    """A program of one product on tensor cores: 250 blocks of 512 threads, one of which can be resident per multiprocessor."""
+    """Returns a program with one product on tensor cores: 250 blocks of 512 threads, one of which can be resident per multiprocessor."""
     found = passed(ratio=6.0)
     known = {
         "name": "product", "own": True, "calls": 5, "total_us": 1500, "mean_us": 300, "share": 1.0, "grid": (250, 1, 1), "block": (512, 1, 1),
