@@ -25,7 +25,7 @@ def profile(**changes) -> Profile:
         (CEILINGS, profile(), 10**6, 200_000_000, 2.0, "compute"),
         (CEILINGS, profile(), 10**6, 10**6, 0.05, "latency"),
         (CEILINGS, profile(), 59_000_000, 10**6, 2.9, "none"),
-        (CEILINGS, profile(), 150_000_000, 10**6, 7.5, "memory"),  # faster than memory allows: the data come from a cache, so the program is not at the floor
+        (CEILINGS, profile(), 150_000_000, 10**6, 7.5, "memory"),  # faster than memory allows: the data come from a cache, so it is not at the floor
         (CEILINGS, None, 40_000_000, None, None, "memory"),
         (H200, profile(launches_per_iteration=400, device_busy=0.3), 10**8, 10**6, 0.1, "launch"),
         (H200, profile(launches_per_iteration=2, device_busy=0.95), 10**8, 10**6, 0.1, "occupancy"),

@@ -1,4 +1,4 @@
-"""Values that are one number for all elements of a kernel, and numbers that are not state of a module."""
+"""Values that are a single number for all elements of a kernel, and numbers that are not part of a module's state."""
 
 import pytest
 
