@@ -8,7 +8,7 @@ from compiler.kernel.fuse import build
 from compiler.kernel.loop_order import Walk, cost, ranked
 
 N, C, H, W = 8, 64, 28, 28
-PERMUTED = "return torch.tanh(x.permute(0, 3, 1, 2)) * y.permute(0, 3, 1, 2) + z.permute(0, 3, 1, 2)"  # read with channels last, written with channels first
+PERMUTED = "return torch.tanh(x.permute(0, 3, 1, 2)) * y.permute(0, 3, 1, 2) + z.permute(0, 3, 1, 2)"  # reads channels last, writes channels first
 TURNED = "return x.transpose(1, 2) * 2 + y"  # in either order, one of the accesses is strided
 
 

@@ -1,4 +1,4 @@
-"""A tournament in tier full is spread over rounds if a GPU's memory does not hold all its processes at once."""
+"""A tournament in the full tier is spread over rounds if a GPU's memory does not hold all of its processes simultaneously."""
 
 from types import SimpleNamespace
 
@@ -47,10 +47,10 @@ def test_tier_quick_has_eager_alone():
 @pytest.mark.parametrize(
     ("free", "spares", "half", "after"),
     [
-        (129, 9, 0.0, [0]),  # six processes, for whose import the timed ones would have to wait
+        (129, 9, 0.0, [0]),  # six processes, for whose imports the timed ones would have to wait
         (120, 0, 0.0, [2, 0]),
         (99, 0, 0.0, [3, 3, 0]),
-        (59, 9, 0.0, [3, 3, 4]),  # the next job takes what no further pair takes
+        (59, 9, 0.0, [3, 3, 4]),  # the next job takes those that no further pair needs
         (59, 9, 0.1, [3, 3, 4, 2, 0]),
     ],
 )
