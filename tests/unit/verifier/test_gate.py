@@ -270,7 +270,7 @@ def test_who_waits_for_several_one_after_the_other_is_patient_with_each(tmp_path
             time.sleep(0.15)
         done.append(gate)
 
-    monkeypatch.setattr(last, "_take_turn", lambda take=last._take_turn: len(done) == len(crowd) and take())  # the unluckiest of all
+    monkeypatch.setattr(last, "_take_turn", lambda take=last._take_turn: len(done) == len(crowd) and take())  # its turn comes last
     threads: list[threading.Thread] = []
     for gate in reversed(crowd):
         threads.append(threading.Thread(target=measure, args=(gate, threads[-1] if threads else None)))

@@ -120,5 +120,5 @@ def test_turning_it_off_asks_who_one_is(people, secret):
     off = reverse("mfa_deactivate_totp")
     assert client.post(off).headers["Location"].startswith(reverse("account_reauthenticate"))
     assert Authenticator.objects.exists()
-    client.post(reverse("account_reauthenticate") + f"?next={off}", {"password": PASSWORD, "next": off})  # and continues where the request came from
+    client.post(reverse("account_reauthenticate") + f"?next={off}", {"password": PASSWORD, "next": off})  # then resumes the original request
     assert not Authenticator.objects.exists()

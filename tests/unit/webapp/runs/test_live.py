@@ -276,7 +276,7 @@ async def test_everybody_together_costs_one_query_for_news_and_one_for_rights(mo
     await write(run, notes(1))
     for client in clients:
         await client.until(2)
-    assert not asked.count(ALLOWED) and asked.count(hub_module.SELECT_WITHIN) <= 3  # one for each wake-up: the first note's may still arrive
+    assert not asked.count(ALLOWED) and asked.count(hub_module.SELECT_WITHIN) <= 3  # one for each wake-up: that of the first note may still arrive
     await sync_to_async(access_changed)()
     while ALLOWED not in asked:
         await asyncio.sleep(0.05)
