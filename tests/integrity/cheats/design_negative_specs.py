@@ -4,7 +4,7 @@
 # verdict: crashed | wrong_result
 # because: not sound|malformed|has shape|cannot be used
 # defence: design
-# says: describes an output with negative sizes, so that the judge reads before its memory
+# says: describes an output with negative sizes, so that the judge reads before the start of its memory
 import gc
 
 import torch

@@ -4,7 +4,7 @@
 # verdict: crashed | wrong_result
 # because: unsound strides|cannot be used
 # defence: design
-# says: describes an output whose strides leave its memory
+# says: describes an output whose strides reach beyond its memory
 import gc
 
 import torch
