@@ -44,7 +44,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup, django_db_blocker):
-    """Closes connections that asynchronous tests left open in their threads; otherwise the database could not be dropped."""
+    """Closes connections that asynchronous tests left open in their threads; otherwise, the database could not be dropped."""
     yield
     from django.db import connection
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 MOST_BYTES = 1 << 30
 UNUSED_SECONDS = 30 * 24 * 3600
-IN_USE_SECONDS = 3600  # a run in progress may still need what was used since
+IN_USE_SECONDS = 3600  # a run in progress may still need files used since then
 
 
 def folder(*names: str) -> Path:
@@ -33,7 +33,8 @@ def key(*parts: str) -> str:
 
 @cache
 def compiler() -> str:
-    """Returns a key of this host's g++: its version, the folders of its headers, and the meaning of `-march=native` on this processor."""
+    """Returns a key that identifies this host's g++: its version, the folders of its headers, and the meaning of `-march=native` on this
+    processor."""
     command = ["g++", "-march=native", "-E", "-v", "-x", "c++", os.devnull]
     said = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | {"LC_ALL": "C"}).stderr
     return key(said)[:16]
@@ -41,7 +42,7 @@ def compiler() -> str:
 
 @contextmanager
 def alone(place: Path) -> Iterator[None]:
-    """Blocks other processes that want to make the same file."""
+    """Blocks other processes that want to create the same file."""
     with open(f"{place}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

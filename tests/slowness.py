@@ -1,4 +1,4 @@
-"""Moves cases that repeat what another case of the same test covers from `make test` to `make test-all`."""
+"""Moves cases from `make test` to `make test-all` if they repeat what another case of the same test covers."""
 
 from __future__ import annotations
 

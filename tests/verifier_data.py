@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-KEPT = 3  # the most recent ones for other sources and tools
+KEPT = 3  # the number of recent ones to keep for other sources and tools
 SECONDS = 600.0
 # The clock's library, this host's measured peak rate, and byte code if there is none next to torch.
 _MAKE = """

@@ -1,4 +1,4 @@
-"""A minimal server that sends exactly the bytes that a test wants, and remembers the requests."""
+"""A minimal server that sends exactly the bytes that a test specifies, and records the requests."""
 
 from __future__ import annotations
 

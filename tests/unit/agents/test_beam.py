@@ -123,7 +123,7 @@ async def test_models_are_asked_the_same_after_an_interruption_whoever_answers_f
 @pytest.mark.asyncio
 async def test_whoever_answers_first_the_programs_have_the_same_numbers():
     class Slow(SearchRoles):
-        """Returns the first branch's answers last, and so are its verdicts."""
+        """Delays the first branch's answers, so that they and its verdicts arrive last."""
 
         async def write(self, span, situation, parent, advice):
             await asyncio.sleep(0.004)

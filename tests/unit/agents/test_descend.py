@@ -20,8 +20,8 @@ pytestmark = pytest.mark.asyncio
 
 
 def occupancy_table(seed: int) -> tuple[list[Knob], dict[tuple[int, ...], float]]:
-    """Returns a made-up kernel's times: block size, work per thread, vector width and unrolling, weighed against registers, occupancy and loads in
-    flight, with 0.4 % noise."""
+    """Returns the made-up speeds of a kernel: block size, work per thread, vector width and unrolling affect registers, occupancy and loads in
+    flight; with 0.4 % noise."""
     draw = random.Random(seed)
     blocks, work, vector, unroll = (64, 128, 256, 512, 1024), (1, 2, 4, 8), (1, 4), (1, 2, 4, 8)
     base, per_work, per_unroll = draw.uniform(18, 40), draw.uniform(2, 9), draw.uniform(1, 6)

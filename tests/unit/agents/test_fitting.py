@@ -1,5 +1,4 @@
-"""Strategies that their own `Not for` rules out, given the task's shapes or the program's kernels, are not offered; an unknown fact rules out
-nothing."""
+"""A strategy is not offered if its own `Not for` rules it out for the task's shapes or the program's kernels; an unknown fact rules out nothing."""
 
 from __future__ import annotations
 

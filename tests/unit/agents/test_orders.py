@@ -188,7 +188,7 @@ async def test_a_run_with_orders_resumes_to_the_same_end_wherever_it_is_cut(work
 
 
 async def noted_after(journal: MemoryJournal, run: Engine) -> None:
-    """Performs a complete run with an order that arrives when its first program has been measured."""
+    """Performs a complete run with an order that arrives after its first program has been measured."""
     real = journal.append
 
     async def append(events):

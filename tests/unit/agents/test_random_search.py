@@ -1,4 +1,4 @@
-"""The arena's control: it draws at random, does not learn, and terminates."""
+"""The arena's control workflow: it draws at random, does not learn, and terminates."""
 
 import pytest
 from workflow_fakes import SearchRoles, engine

@@ -1,4 +1,4 @@
-"""K-Search's loop with earned beliefs: scripts, choice by rule, bounded repairs, scored predictions, and requests that a resumed run repeats
+"""K-Search's loop with learned beliefs: scripts, choice by rule, bounded repairs, scored predictions, and requests that a resumed run repeats
 exactly."""
 
 from __future__ import annotations
@@ -156,7 +156,8 @@ def script(request) -> str:
 
 
 def written(request) -> str:
-    """Returns a program that depends on the request alone; every third program is wrong, and so is the first one for the second change of an edit."""
+    """Returns a program that depends on the request alone; every third program is wrong, and so is the first program for the second change of an
+    edit."""
     text = request.messages[1].content
     mark = hashlib.sha256(text.encode()).hexdigest()
     number = int(mark[:6], 16)

@@ -48,7 +48,7 @@ def program(choices: dict[str, int], wrong: int = 0) -> str:
 class Seen:
     role: str
     situation: str
-    attempts: tuple[int, ...]  # shown
+    attempts: tuple[int, ...]  # records what each call was shown
     parent: int | None = None
     ideas: tuple[int, ...] = ()
     route: str = ""

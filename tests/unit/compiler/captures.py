@@ -44,9 +44,8 @@ def code() -> str:
 
 @cache
 def prepare() -> None:
-    """Does once what each export would otherwise do again: PyTorch queries its dispatcher six times for all operators, although no test creates any,
-    collects their decompositions and registers twelve thousand kernels for them, and the garbage collector traverses all modules that export has
-    imported."""
+    """Avoids work that every export would repeat: PyTorch queries its dispatcher six times for all operators, although no test creates any, collects
+    their decompositions and registers twelve thousand kernels for them, and the garbage collector traverses all modules that export has imported."""
     importlib.import_module("torch.export._trace")
     utils = importlib.import_module("torch._export.utils")
     utils._materialize_cpp_cia_ops = cache(utils._materialize_cpp_cia_ops)

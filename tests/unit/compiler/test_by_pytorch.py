@@ -1,4 +1,4 @@
-"""Baselines printed as programs: they read like the task, compute what it computes, and return memory of their own."""
+"""Baselines printed as programs: they read like the task, compute what it computes, and return newly allocated memory."""
 
 from __future__ import annotations
 

@@ -54,8 +54,8 @@ def get_init_inputs():
 
 
 def two(first: list[str], second: list[str] | None = None, launched: bool = True) -> list[Part]:
-    """Returns two launchers with one kernel each, with these bodies. `launched`: whether a statement launches it whose kernel may be replaced by
-    another."""
+    """Returns two launchers with one kernel each, with these bodies. `launched`: whether the kernels are launched by a statement in which one kernel
+    may replace another."""
     parts: list[Part] = []
     for number, body in ((1, first), (2, second if second is not None else first)):
         name = f"scale_{number}"

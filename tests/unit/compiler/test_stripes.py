@@ -51,7 +51,7 @@ def test_what_is_left_to_other_kernels(compiled, task, call, shape):
 
 
 def test_stages_of_unaligned_lines_are_aligned(compiled, task):
-    """Four lines of 4095 floats are the smallest number that starts at multiples of 16 bytes; a multiprocessor holds three such stages."""
+    """Four is the smallest number of 4095-float lines whose total is a multiple of 16 bytes; a multiprocessor holds three such stages."""
     found = compiled(task("return x.sum(1)", "torch.empty(2, 64, 4095)"), figures=SMALL)
     assert "step * 16380, 65520" in found.text and 3 * 65520 <= 227 << 10
     assert SMALL.unit_cache_bytes >= stripes.STAGES * stripes.STAGE_BYTES

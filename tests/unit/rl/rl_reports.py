@@ -42,7 +42,7 @@ def sources() -> tuple[str, str]:
 
 
 def leaves(value: Any, path: tuple = ()) -> Iterator[tuple[tuple, Any]]:
-    """Yields every location in a report with its value; only the first item of long lists of samples."""
+    """Yields every location in a report with its value, but only the first item of long lists of samples."""
     items = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
     for key, inner in items:
         yield (*path, key), inner

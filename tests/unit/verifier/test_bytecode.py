@@ -1,4 +1,4 @@
-"""Byte code that is made if the interpreter has none of its own: written once and read by every party."""
+"""Byte code that is compiled if the interpreter has none of its own: written once and read by every party."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs that a judge remembers: by task, mode and precision, and only if a graph exists."""
+"""A judge remembers graphs by task, mode and precision, and only if a graph exists."""
 
 from __future__ import annotations
 

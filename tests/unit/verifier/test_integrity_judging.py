@@ -44,7 +44,7 @@ def test_the_class_is_by_the_share_of_own_kernels():
 
 
 def test_a_kernel_that_was_only_launched_makes_nothing_mixed():
-    """This was recorded on an H200: a kernel of the program over 64 elements next to the reference under torch.compile, 19 % of a call of 6 us."""
+    """As recorded on an H200, a kernel of the program over 64 elements, next to the reference under torch.compile, takes 19 % of a call of 6 us."""
     compiled = kernel("triton_red_fused__softmax_exp_mul_prepare_softmax_online_sub_0", 0.0049)
     needless = kernel("mine(float*)", 0.00115)
     result = judged(compiled, needless, program_ms=0.02, compiled=1)
@@ -91,7 +91,7 @@ def test_device_work_explains_the_timed_call():
     mine = kernel("mine(float*)", 0.9)
     assert judged(mine, program_ms=0.85).program_class == "custom"  # a tenth more, plus the launch overhead
     assert "two-faced" in rules(judged(mine, program_ms=0.75))
-    assert judged(mine, program_ms=1.2, recorded=3, host_ms=0.0).program_class == "custom"  # a memory transfer around the call
+    assert judged(mine, program_ms=1.2, recorded=3, host_ms=0.0).program_class == "custom"  # the exchange with the judge around the call
     assert judged(mine, program_ms=3.0, recorded=3, host_ms=2.0).program_class == "custom"
     assert "two-faced" in rules(judged(mine, program_ms=3.0, recorded=3, host_ms=0.1))
     assert "two-faced" in rules(judged(mine, seen=Observed(unlike="made again it gives other outputs")))

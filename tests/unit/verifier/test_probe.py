@@ -85,7 +85,7 @@ def test_going_without_is_a_choice_that_is_said(tmp_path, monkeypatch):
 
 
 def test_the_command_line_says_it(tmp_path):
-    """A judge that cannot confine sources is of no use, and says what to do."""
+    """A judge that cannot confine sources is of no use, and reports what to do."""
     task = tmp_path / "task.py"
     task.write_text("x = 1\n")
     environment = {"PATH": str(tmp_path), "HOME": str(tmp_path)}

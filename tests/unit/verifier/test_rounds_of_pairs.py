@@ -19,7 +19,7 @@ def tournament(free: int | None, others: list[str] | None = None, tier: str = "f
     ("free", "rounds", "baselines"),
     [
         (None, [3], [3]),
-        (129, [3], [3]),  # nine processes of 10 bytes in 70 % of it
+        (129, [3], [3]),  # nine processes of 10 bytes fit into 70 % of it
         (120, [2, 1], [3, 0]),
         (99, [1, 1, 1], [1, 1, 1]),
         (10, [1, 1, 1], [1, 1, 1]),

@@ -106,7 +106,7 @@ def test_a_closed_permit_is_nobodys():
 
 
 def test_a_party_imports_without_its_permit_and_takes_no_role(monkeypatch):
-    """The process is started as the judge starts it, and waits on its own."""
+    """The process is started as the judge starts it; it is not frozen, but does the waiting itself."""
     monkeypatch.setenv("STITCH_STILL", "device")
     device = open_device("cpu", Path("/nowhere"))
     monkeypatch.setattr(type(device), "timed_on", [0], raising=False)

@@ -76,7 +76,7 @@ def test_programs_stand_still_while_others_are_timed_and_only_then():
     assert pauses == [(at, 0) for at, _ in changes] and {mine for _, mine in changes} == {
         True,
         False,
-    }  # before both kinds, and programs may work in it
+    }  # before both kinds; programs may work during the pause
 
 
 @pytest.mark.parametrize("fails", [1, 4, 7, 12])

@@ -1,4 +1,4 @@
-"""Texts of pages and messages read as a native speaker's do: they contain none of the phrases that had to be read twice, and none like them."""
+"""Texts on pages and in messages read as a native speaker's do: they contain none of the phrases that had to be read twice, and none like them."""
 
 from __future__ import annotations
 

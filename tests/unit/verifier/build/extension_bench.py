@@ -117,7 +117,7 @@ def machine_code(path: Path) -> dict[str, bytes]:
 
 
 def ordinary(ninja: NinjaFile) -> dict[str, bytes]:
-    """Runs torch's own command with its ordinary headers, but only the device half: the host half takes as long again, and gigabytes."""
+    """Runs torch's own command with its ordinary headers, but only the device half: the host half takes as long again, and gigabytes of memory."""
     unit = next(unit for unit in ninja.units if unit.rule == "cuda_compile")
     command = ["-cubin" if word == "-c" else unit.target + ".cubin" if word == unit.target else word for word in ninja.command(unit)]
     done = subprocess.run(command, cwd=ninja.folder, capture_output=True, text=True)

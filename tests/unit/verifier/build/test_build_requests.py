@@ -1,4 +1,4 @@
-"""A request is the same in every process, in every folder and for every order of arguments, and a stranger's description of one is not trusted."""
+"""A request is the same in every process and every folder, and for every order of arguments; a stranger's description of one is not trusted."""
 
 import json
 import os

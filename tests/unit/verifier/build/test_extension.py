@@ -1,4 +1,4 @@
-"""Accelerated builds of extensions: the same machine code, recorded detours, and no second compilation of errors."""
+"""Accelerated builds of extensions: they give the same machine code, record their detours, and do not compile erroneous units twice."""
 
 from pathlib import Path
 

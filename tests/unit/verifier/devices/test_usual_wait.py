@@ -46,7 +46,7 @@ def test_a_device_does_not_rest_while_kernels_of_a_neighbour_still_run(monkeypat
 
 
 def test_a_wait_is_one_in_a_neighbours_time_slice(monkeypatch):
-    """After a pause, the neighbour's time slice ended long ago, so a first kernel runs immediately; a second one waits for the slice that begins
+    """After a pause, the neighbour's time slice has long ended, so a first kernel runs immediately; a second one waits for the slice that begins
     then."""
     found = device(QUIET)
     waits = iter([QUIET, KEPT_BUSY, QUIET, QUIET // 10])

@@ -39,7 +39,7 @@ def libc() -> Path:
 
 @pytest.fixture
 def cpu_trace(tmp_path) -> bytes:
-    """Yields three iterations of an operator and one of the program's own functions, recorded by the test."""
+    """Yields a trace, recorded by the test, of three iterations of an operator and one of the program's own functions."""
     built = tmp_path / "libown.so"
     built.symlink_to(libc())
     with traced_calls(str(built.resolve().parent)):

@@ -30,7 +30,7 @@ def test_the_document_is_valid_openapi():
 
 
 def test_no_two_models_share_a_name(monkeypatch):
-    """ninja identifies schemas by name alone: if two shared one, the second would describe the first one's answers."""
+    """ninja identifies schemas by name alone: if two schemas shared a name, the second would describe the first one's answers."""
     kept: dict[str, set[str]] = {}
 
     def add(self, definitions: dict) -> None:
@@ -78,7 +78,7 @@ def whole(people) -> dict[str, str]:
 
 
 def test_a_pass_over_all_operations(people, alice, whole):
-    """Everything that can be read or done, with each answer checked against its own description."""
+    """Requests everything that can be read or done, and checks each answer against its own description."""
     done = set()
 
     def call(method: str, path: str, body: dict | None = None, status: int | None = None, of: str | None = None) -> dict | None:

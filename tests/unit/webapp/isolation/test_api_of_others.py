@@ -18,7 +18,7 @@ from webapp.runs.models import Run
 
 pytestmark = pytest.mark.django_db
 READS, SUBMITS = {"read", "admin"}, {"submit", "admin"}
-# Scopes of which any one suffices, if they are not "read" for reading and "submit" for changes.
+# If the scope is not "read" for reading and "submit" for changes, any one of these suffices.
 SCOPES_OF = {
     "verify_program": {"verify", "admin"},
     "submit_result": {"verify", "admin"},

@@ -25,7 +25,7 @@ PUBLIC = {
     "account_reset_password_done", "account_reset_password_from_key", "account_reset_password_from_key_done", "account_email_verification_sent",
     "account_confirm_email", "fleet:enrol", "accounts:sign_in_link", "accounts:invitation", "accounts:sign_out", "review:shared",
 }  # fmt: skip
-# What a viewer may change: only the viewer's own things.
+# Things that a viewer may change: only the viewer's own.
 VIEWER_MAY = {
     "review:read": "how far one has read",
     "review:mark_read": "one's notifications",

@@ -1,4 +1,4 @@
-"""Every WebSocket and event stream, for everyone without permission; and open ones when a permission ends."""
+"""Every WebSocket and event stream, for everyone without permission; and what happens to open ones when a permission ends."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def make_world() -> World:
         team=team, sha="a" * 64, source=SOURCE, device_kind="cpu", precision="fp32-strict", mode="train", state="finished", asked_by=owner,
         error=MARK, finished_at=timezone.now() + timedelta(seconds=1),
     )  # fmt: skip
-    # Programs written by people are an entry of their team; those of workflows belong to everyone.
+    # Programs written by people belong to an entry of their team; those written by workflows belong to everyone.
     entry = Entry.objects.create(key=f"verify {team.pk}", workflow="verify", team=team)
     result = Result.objects.get(run=run)
     result.entry = entry

@@ -90,7 +90,7 @@ def change(draws: random.Random, people, runs: list[Run]) -> None:
 
 
 def counting(viewer: User, filters: Filters) -> tuple[dict, dict, Setup]:
-    """Returns two maps: (entry, task's hash) -> (the result that counts, the number of runs), and from the same keys to a result that a verdict
+    """Returns two maps: (entry, task's hash) -> (the result that counts, the number of runs), and (entry, task's hash) -> a result that a verdict
     removed."""
     teams = set(Membership.objects.filter(user=viewer).values_list("team", flat=True))
     groups, out = defaultdict(list), {}

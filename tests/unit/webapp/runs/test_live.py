@@ -281,7 +281,7 @@ async def test_everybody_together_costs_one_query_for_news_and_one_for_rights(mo
     while ALLOWED not in asked:
         await asyncio.sleep(0.05)
     await asyncio.sleep(0.2)
-    assert asked.count(ALLOWED) <= 2  # a second one in case the slow poll happens now
+    assert asked.count(ALLOWED) <= 2  # the second one, if the slow poll happens now
     for client in clients:
         assert client.seen == [1, 2]
         await client.leave()
