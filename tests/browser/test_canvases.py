@@ -24,7 +24,7 @@ view.element.addEventListener("timeline:rest", () => (window.rested = true));
 </script></body></html>"""
 RATIOS = pytest.mark.parametrize("ratio", [1, 1.5, 2])
 
-# Finds where a colour starts and ends, in CSS pixels, on a line of a canvas `y` CSS pixels below its top. Null if the colour does not occur.
+# Finds where a colour starts and ends, in CSS pixels, on the line of a canvas `y` CSS pixels below its top; null if the colour does not occur.
 EXTENT = """([canvas, y, colour]) => {
   const ratio = canvas.width / canvas.getBoundingClientRect().width;
   const wanted = colour.match(/\\d+/g).map(Number);

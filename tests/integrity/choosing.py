@@ -8,9 +8,9 @@ unchanged if only its docstrings or comments changed.
 Changes are relative to the merge base with `main`; on `main` itself, including a fresh clone of it, they are relative to the first parent of HEAD. If
 HEAD has no parent (a clone of a single commit), nothing is known to have changed; without any history, everything is tried.
 
-    CORPUS=all|changed|sentinels    all of it, or one of the two halves of a commit's choice (default: both)
+    CORPUS=all|changed|sentinels    the whole corpus, or one of the two halves of a commit's choice (default: both)
     CORPUS_PART=i/n                 the ith of n parts of what was chosen, counted from 0
-    CORPUS_BASE=COMMIT              what changes are held against
+    CORPUS_BASE=COMMIT              the commit to which changes are relative
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ DEVICE = SimpleNamespace(adopt_thread=lambda: None, name="a GPU", free_bytes=lam
 
 
 class Pool:
-    """`ended` is set when the party has been killed."""
+    """A pool that sets `ended` when the party has been killed."""
 
     def __init__(self, gate: Gate):
         self.device, self.gate, self.ended = DEVICE, gate, threading.Event()
@@ -31,7 +31,7 @@ class Pool:
         return Coming(SimpleNamespace(become=self.become), terms)
 
     def become(self, *terms):
-        """Always succeeds."""
+        """Does nothing, which counts as success."""
 
     def dismiss(self, party):
         self.ended.set()

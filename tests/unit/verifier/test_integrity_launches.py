@@ -69,7 +69,7 @@ def test_work_on_a_stream_that_nobody_waited_for():
 def test_work_that_is_asked_for_after_forward_has_returned():
     late = kernel("mine", 30, 40, 100)
     rest = call(200, kernel("mine", 202, 220, 10), 240)
-    assert seen(*call(0, late, 30), *rest).late_ms == 0.0  # the thread that makes the calls, which is the runner's own
+    assert seen(*call(0, late, 30), *rest).late_ms == 0.0  # the thread that makes the calls is the runner's own
     for of in late:
         of["tid"] = 2
     assert seen(*call(0, late, 30), *rest).late_ms == pytest.approx(0.1)

@@ -47,7 +47,7 @@ def test_tier_quick_has_eager_alone():
 @pytest.mark.parametrize(
     ("free", "spares", "half", "after"),
     [
-        (129, 9, 0.0, [0]),  # six processes, for whose imports the timed ones would have to wait
+        (129, 9, 0.0, [0]),  # six processes; the timed ones would have to wait for their imports
         (120, 0, 0.0, [2, 0]),
         (99, 0, 0.0, [3, 3, 0]),
         (59, 9, 0.0, [3, 3, 4]),  # the next job takes those that no further pair needs

@@ -271,7 +271,7 @@ def arena_of(user, gains: dict[str, float], tasks: int = 8, **settings) -> None:
     [
         ({"stitch": 1.5, "descend": 1.4}, 8, {}, "stitch"),
         ({"stitch": 1.5, "descend": 1.4}, 7, {}, "descend"),  # too few for a conclusion
-        ({"stitch": 1.5}, 8, {}, "descend"),  # there is no workflow to compare it with
+        ({"stitch": 1.5}, 8, {}, "descend"),  # no other workflow to compare it with
         ({"stitch": 1.5, "descend": 1.4}, 8, {"coder": "fast"}, "descend"),  # with other models
     ],
 )
