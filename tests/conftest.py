@@ -1,4 +1,4 @@
-"""Gives tests a database: a copy of one that was migrated once for all of them."""
+"""Provides the tests with a database: a copy of one that is migrated once for all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.served import until_at_rest
 
 django_db_modify_db_settings = prepared_database
 
-os.environ.setdefault("STITCH_MOST_PREEMPTED", "1")  # tests run side by side, so every host is busy; what a busy host means is tested by itself
+os.environ.setdefault("STITCH_MOST_PREEMPTED", "1")  # tests run side by side, so every host is busy; other tests cover what a busy host means
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,20 +31,20 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """A phase in which nothing was touched has nothing to run, which is not a failure."""
+    """A phase in which nothing was touched has no tests to run, which is not a failure."""
     if session.config.getoption("--touched") and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
         session.exitstatus = pytest.ExitCode.OK
 
 
 def pytest_collection_finish() -> None:
-    """Freezes everything imported so far: the garbage collector need not scan PyTorch's modules again and again."""
+    """Freezes everything imported so far, so that the garbage collector need not scan PyTorch's modules again and again."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup, django_db_blocker):
-    """Closes connections that asynchronous tests left open in their threads; otherwise the database could not be dropped."""
+    """Closes connections that asynchronous tests left open in their threads; otherwise, the database could not be dropped."""
     yield
     from django.db import connection
 

@@ -1,6 +1,6 @@
-"""Flushes after a test that commits, in a fraction of the usual time: rows are deleted only from the few tables that have some.
+"""Flushes after a test that commits, in a fraction of the usual time: rows are deleted only from the few tables that contain any.
 
-Django's own truncates all tables, each of which gets a new file, and then makes content types and permissions again.
+Django's own flush truncates every table, which gives each one a new file, and then recreates content types and permissions.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-MADE_BY_MIGRATIONS = ("auth_permission", "django_content_type")  # Django's flush recreates them; here they stay, unless a test wrote to them
+MADE_BY_MIGRATIONS = ("auth_permission", "django_content_type")  # Django's flush recreates them; here, they are kept unless a test wrote to them
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -32,7 +32,7 @@ def quick_flush() -> Iterator[None]:
 
 
 def _may_leave_triggers_out() -> bool:
-    """Includes foreign keys, which a superuser may disable."""
+    """Returns whether triggers may be skipped. They include those of foreign keys, which only a superuser may disable."""
     from django.db import connection
 
     with connection.cursor() as cursor:

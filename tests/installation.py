@@ -1,4 +1,4 @@
-"""Makes the data directory of an installation that was started before, once for all tests (tests/kept_folders.py)."""
+"""Creates the data directory of an installation that has already been started, once for all tests (tests/kept_folders.py)."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tests import kept_folders
 from webapp.environment import ROOT, private_dir
 from webapp.supervisor.postgres import EmbeddedPostgres
 
-MIGRATED = "migrated"  # a database with all tables, all empty
+MIGRATED = "migrated"  # a database with all tables, all of them empty
 MADE_FROM = ("requirements.txt", "examples", "tests/kept_folders.py", "tests/installation.py", "webapp/supervisor/postgres.py")
 
 
 def data_directory(place: Path) -> Path:
-    """Makes the caller's own copy at `place`, which must not exist yet."""
+    """Makes a copy for the caller at `place`, which must not exist yet."""
     return kept_folders.copy(_kept(), place)
 
 
 @pytest.fixture(scope="session", name="django_db_modify_db_settings")
 def prepared_database() -> Iterator[None]:
-    """Chooses the server before pytest-django makes the test database: DATABASE_URL is used unchanged, else an embedded Postgres starts. Its test
-    database is a copy of the migrated one, without migrations of its own."""
+    """Chooses the server before pytest-django creates the test database: if DATABASE_URL is set, its server is used unchanged; otherwise, an embedded
+    Postgres starts, whose test database is a copy of the migrated one and runs no migrations of its own."""
     if os.environ.get("DATABASE_URL"):
         yield
         return
@@ -51,7 +51,7 @@ def _kept() -> Path:
 
 
 def _make(folder: Path) -> None:
-    """Migrates once. The tests kill processes but never the machine, so no write has to reach the disk."""
+    """Migrates once. The tests kill processes but never the machine, so no write needs to reach the disk."""
     private_dir(folder)
     postgres = EmbeddedPostgres(folder)
     postgres.start()

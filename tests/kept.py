@@ -1,6 +1,6 @@
 """Files that the tests keep from one run to the next, in the user's cache folder, named by the hash of everything that they depend on.
 
-Several processes share them. Each file is made by one process, in a separate location, and then moved; unused files are deleted.
+Several processes share them. Each file is written by one process, in a separate location, and then moved into place; unused files are deleted.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 
 MOST_BYTES = 1 << 30
 UNUSED_SECONDS = 30 * 24 * 3600
-IN_USE_SECONDS = 3600  # a run in progress may still need what was used since
+IN_USE_SECONDS = 3600  # a run in progress may still need files used since then
 
 
 def folder(*names: str) -> Path:
-    """Makes and returns a folder below the cache folder."""
+    """Creates a folder in the cache folder and returns it."""
     found = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").joinpath("stitchwork-tests", *names)
     found.mkdir(mode=0o700, parents=True, exist_ok=True)
     return found
@@ -33,7 +33,8 @@ def key(*parts: str) -> str:
 
 @cache
 def compiler() -> str:
-    """Returns a key of this host's g++: its version, the folders of its headers, and the meaning of `-march=native` on this processor."""
+    """Returns a key that identifies this host's g++: its version, the folders of its headers, and the meaning of `-march=native` on this
+    processor."""
     command = ["g++", "-march=native", "-E", "-v", "-x", "c++", os.devnull]
     said = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | {"LC_ALL": "C"}).stderr
     return key(said)[:16]
@@ -41,14 +42,14 @@ def compiler() -> str:
 
 @contextmanager
 def alone(place: Path) -> Iterator[None]:
-    """Blocks other processes that want to make the same file."""
+    """Blocks other processes that want to create the same file."""
     with open(f"{place}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def made(place: Path, make: Callable[[Path], object]) -> Path:
-    """Returns `place`, a file that `make` writes unless it exists already."""
+    """Returns `place`, a file that `make` writes unless it already exists."""
     if not place.exists():
         with alone(place):
             if not place.exists():
@@ -63,11 +64,12 @@ def used(place: Path) -> None:
     try:
         os.utime(place)
     except FileNotFoundError:
-        pass  # another process has just dropped it
+        pass  # another process has just deleted it
 
 
 def drop_unused(most: int = MOST_BYTES) -> None:
-    """Deletes files that were unused for a month, and the least recently used ones beyond `most` bytes. Files used within the last hour stay."""
+    """Deletes files that have not been used for a month, and the least recently used ones beyond a total of `most` bytes. Keeps files used within the
+    last hour."""
     now, total = time.time(), 0
     for when, size, place in sorted(_files(), reverse=True):
         total += size

@@ -1,6 +1,6 @@
-"""Caches data that many tests need and that takes long to make: the first worker makes it, for the others and for later runs.
+"""Caches data that many tests need and that takes a long time to create: the first worker creates it for the others and for later runs.
 
-An entry is identified by a hash of its sources, so none is ever out of date. Nobody changes it: a test works on a copy.
+An entry is identified by a hash of its sources, so none is ever out of date. Entries are never modified: each test works on a copy.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pathlib import Path
 
 from webapp.environment import ROOT, private_dir
 
-ENOUGH = 4  # entries of one name: for several checkouts, and for earlier states of them
+ENOUGH = 4  # entries with the same name: for several checkouts, and for earlier states of them
 
 
 def kept(name: str, made_from: Iterable[Path], make: Callable[[Path], None]) -> Path:
-    """Returns the folder `name`, which `make` fills. It has its final name while it is being made, so that a socket in it keeps its address."""
+    """Returns the folder `name`, which `make` fills. The folder has its final name while it is being filled, so a socket in it keeps its address."""
     home = _home()
     folder = home / f"{name}-{_hash(made_from)}"
     ready = folder.with_suffix(".ready")
@@ -48,7 +48,7 @@ def _home() -> Path:
 
 
 def _hash(paths: Iterable[Path]) -> str:
-    """Hashes the checkout's path and the content of its files."""
+    """Hashes the checkout's path and the contents of its files."""
     found = hashlib.sha256(os.fsencode(ROOT))
     for file in sorted(file for path in paths for file in (path.rglob("*.*") if path.is_dir() else [path])):
         if file.is_file() and file.suffix != ".pyc":
@@ -57,7 +57,7 @@ def _hash(paths: Iterable[Path]) -> str:
 
 
 def _forget_others(home: Path, name: str) -> None:
-    """Deletes the oldest entries, by their last use."""
+    """Deletes the least recently used entries."""
     stamps = sorted(home.glob(f"{name}-*.ready"), key=lambda stamp: stamp.stat().st_mtime)
     for stamp in stamps[: 1 - ENOUGH]:
         stamp.unlink()

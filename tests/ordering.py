@@ -1,4 +1,4 @@
-"""Orders the tests for several workers: the longest start first, or one worker would be left alone with them at the end."""
+"""Orders the tests for several workers: the longest start first; otherwise, one worker would still be running them after the others had finished."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 
 def longest_first(items: list[pytest.Item]) -> None:
-    """Sorts files by the longest time that one of their tests may take (`@pytest.mark.timeout`); the order within a file stays."""
+    """Sorts files by the longest time that any of their tests may take (`@pytest.mark.timeout`); the order within a file is unchanged."""
     longest: dict[object, float] = {}
     for item in items:
         allowed = item.get_closest_marker("timeout")

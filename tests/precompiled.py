@@ -1,4 +1,5 @@
-"""Keeps the standard header that every program for the CPU includes first, precompiled: reading it takes half of such a build."""
+"""Keeps a precompiled copy of the standard header that every program for the CPU includes first: reading the header takes half the time of such a
+build."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ FIRST = "cmath"
 
 @cache
 def folder() -> Path:
-    """Returns a folder for `CPATH`. g++ reads the precompiled form where a source includes `FIRST` before anything else, and where its flags are
-    those of a build; otherwise it reads the header itself. The library has the same bytes either way."""
+    """Returns a folder for `CPATH`. g++ reads the precompiled form if a source includes `FIRST` before anything else and is compiled with the flags
+    of a build; otherwise, it reads the header itself. The resulting library is identical either way."""
     found = kept.folder("headers-" + kept.key(kept.compiler(), FIRST, *CPP_FLAGS)[:16])
     kept.made(found / f"{FIRST}.gch", _precompile)
     return found

@@ -20,7 +20,7 @@ AT_REST_SECONDS = 0.2
 
 @contextmanager
 def daphne(**settings: str) -> Iterator[str]:
-    """Yields its base URL; `settings` are environment variables. Enter it once the test database exists (fixture `django_db_setup`)."""
+    """Yields the server's base URL; `settings` are environment variables. Enter it once the test database exists (fixture `django_db_setup`)."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -54,8 +54,9 @@ def database_url() -> str:
 def until_at_rest(seconds: float = 10) -> None:
     """Waits until no other connection of the test database has been in a statement or a transaction for `AT_REST_SECONDS`.
 
-    A server may still be answering requests of pages that have gone. The flush after a test locks all tables one after another, as does a query that
-    joins some: the two together can deadlock, and Postgres ends one of them. After `seconds` of no rest the flush has to try.
+    A server may still be answering requests from pages that have been closed. The flush after a test locks all tables one after another, as does a
+    query that joins several: the two can deadlock, and Postgres then aborts one of them. After `seconds` without such a pause, the flush proceeds
+    regardless.
     """
     from django.db import connection
 

@@ -1,4 +1,4 @@
-"""Settings of the tests: everything is in a temporary directory that disappears with the test process."""
+"""Settings for the tests: everything is in a temporary directory that disappears with the test process."""
 
 import atexit
 import os
@@ -6,7 +6,7 @@ import shutil
 import tempfile
 
 os.environ["DATA_DIR"] = tempfile.mkdtemp(prefix="stitchwork-test-")
-os.environ.setdefault("STITCHWORK_LEARNING_DIR", os.environ["DATA_DIR"] + "/learning")  # a server that a test starts reads what the test wrote
+os.environ.setdefault("STITCHWORK_LEARNING_DIR", os.environ["DATA_DIR"] + "/learning")  # a server started by a test reads what the test wrote
 _owner = os.getpid()
 atexit.register(lambda: os.getpid() == _owner and shutil.rmtree(os.environ["DATA_DIR"], ignore_errors=True))
 

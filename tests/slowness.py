@@ -1,4 +1,4 @@
-"""Leaves cases to `make test-all` that try again what another case of the same test has tried in `make test`."""
+"""Moves cases from `make test` to `make test-all` if they repeat what another case of the same test covers."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ import pytest
 
 
 def quick(cases: Iterable[Any], kept: int) -> list[Any]:
-    """Returns the parameters `cases`, of which all but the first `kept` are marked `slow`."""
+    """Returns the parameters `cases`, with all but the first `kept` marked `slow`."""
     return [case if number < kept else pytest.param(case, marks=pytest.mark.slow) for number, case in enumerate(cases)]

@@ -1,8 +1,8 @@
-"""Leaves out the tests of processes and pages of which a commit touched nothing, where `pytest --touched` says so (`make test`, `make test-all`).
+"""With `pytest --touched` (`make test`, `make test-all`), leaves out the tests of processes and pages that a commit did not touch.
 
-A folder of tests guards packages. Its tests run where a commit changed one of them, or anything that all tests share; a changed file of tests runs
-in any case, and so do a few files that each commit runs (`ALWAYS`). Unit tests always run, and the corpus of cheats chooses for itself
-(tests/integrity/choosing.py, which also says what a commit is held against). Without `--touched` everything runs: `make test-all TOUCHED=`.
+Each folder of tests guards certain packages. Its tests run if a commit changed one of those packages, or anything that all tests share; a changed
+test file always runs, and so do a few files that run for every commit (`ALWAYS`). Unit tests always run, and the corpus of cheats makes its own
+choice (tests/integrity/choosing.py, which also says what a commit is compared with). Without `--touched`, everything runs: `make test-all TOUCHED=`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from webapp.environment import ROOT
 PRODUCT = ("agents", "compiler", "stitchwork", "verifier", "webapp")
 PAGES = ("frontend", "static", "templates")
 
-# By the layers that import-linter holds (pyproject.toml): what stands above a package cannot break its tests.
+# Follows the layers that import-linter enforces (pyproject.toml): packages above a package cannot break its tests.
 GUARDED: dict[str, tuple[str, ...]] = {
     "tests/integration/verifier": ("verifier",),
     "tests/integration/diffs": ("verifier", "webapp"),
@@ -31,20 +31,20 @@ GUARDED: dict[str, tuple[str, ...]] = {
     "tests/browser": (*PRODUCT, *PAGES),
 }
 
-# A verdict of each kind, the start and the stop of an installation, and every page once.
+# One verdict of each kind, the start and stop of an installation, and every page once.
 ALWAYS = (
     "tests/integration/verifier/test_verdicts.py",
     "tests/integration/processes/test_life.py",
     "tests/browser/test_every_page.py",
 )
 
-# What may break any test. A helper among the tests counts as such, whoever imports it.
+# Anything that may break any test. A helper among the tests counts as such, whichever test imports it.
 SHARED = (".ci", "Makefile", "examples", "manage.py", "package-lock.json", "package.json", "pyproject.toml", "scripts")
 CORPUS = ("tests/integrity/cheats", "tests/integrity/honest", "tests/integrity/tasks")
 
 
 def of_a_commit(files: Iterable[str], changes: Changes) -> set[str]:
-    """Returns those of `files`, files of tests as paths of the repository, that a commit with `changes` runs."""
+    """Returns those of `files`, test files given as paths in the repository, that a commit with `changes` runs."""
     files = set(files)
     if changes.files is None or any(_shared(file) for file in changes.files):
         return files
@@ -78,7 +78,7 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def header() -> str:
-    """Returns what rests, in a line for the head of the report: with several workers nothing else says it."""
+    """Returns a line for the report's header that lists what was left out: with several workers, it is reported nowhere else."""
     tried = {folder: f"{folder}/test_any.py" for folder in GUARDED}
     running = of_a_commit(tried.values(), changes())
     resting = [folder for folder, file in tried.items() if file not in running]

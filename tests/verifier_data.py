@@ -1,6 +1,7 @@
-"""Data directories of verifiers, as on a host that has been used before: made once for a set of sources and tools, and linked into each test's own.
+"""Data directories of verifiers, as on a host that has been used before: created once for each set of sources and tools, and linked into each test's
+own directory.
 
-What starts on an empty directory is tested in test_command.py and test_builds.py.
+Starting with an empty directory is tested in test_command.py and test_builds.py.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-KEPT = 3  # for other sources and tools, the newest
+KEPT = 3  # the number of recent ones to keep for other sources and tools
 SECONDS = 600.0
-# The clock's library, the highest rates of this host, and byte code if none is next to torch.
+# The clock's library, this host's measured peak rate, and byte code if there is none next to torch.
 _MAKE = """
 import compileall, sys
 from pathlib import Path
@@ -35,10 +36,10 @@ make(data)
 
 
 def prepared(data: Path, headers: bool = False) -> Path:
-    """Fills the data directory `data`. `headers`: with the precompiled header for an extension without its own flags, which takes some ten seconds on
-    first use."""
+    """Fills the data directory `data`. `headers`: whether to include the precompiled header for extensions without flags of their own, which takes
+    about ten seconds on first use."""
     top = _top()
-    with open(top / "lock", "w") as lock:  # workers arrive at the same time
+    with open(top / "lock", "w") as lock:  # workers arrive simultaneously
         fcntl.flock(lock, fcntl.LOCK_EX)
         left_out = None if headers else shutil.ignore_patterns("headers")
         shutil.copytree(_example(top, headers), data, copy_function=_linked, dirs_exist_ok=True, ignore=left_out)
@@ -48,7 +49,7 @@ def prepared(data: Path, headers: bool = False) -> Path:
 def _linked(source: str, target: str) -> None:
     try:
         os.link(source, target)
-    except OSError:  # another file system
+    except OSError:  # on a different file system
         shutil.copy2(source, target)
 
 
@@ -75,7 +76,7 @@ def _run(arguments: list[str]) -> None:
 
 
 def _top() -> Path:
-    """This user's alone."""
+    """Returns a folder that belongs to this user alone."""
     top = Path(tempfile.gettempdir(), f"stitchwork-prepared-{os.getuid()}")
     top.mkdir(mode=0o700, exist_ok=True)
     assert top.stat().st_uid == os.getuid() and not top.is_symlink()
@@ -89,7 +90,7 @@ def _forget(top: Path, newest: Path) -> None:
 
 
 def _key() -> str:
-    """Covers everything that determines its content."""
+    """Covers everything that determines the folder's contents."""
     compiler = shutil.which("g++") or shutil.which("gcc")
     version = subprocess.run([compiler, "-v"], capture_output=True, text=True).stderr if compiler else ""
     text = [importlib.metadata.version("torch"), sys.version, sys.prefix, version, str(ROOT), str(sorted(os.sched_getaffinity(0)))]

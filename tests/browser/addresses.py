@@ -10,7 +10,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 @dataclass(frozen=True)
 class Pattern:
-    name: str  # with its namespace; "" if the pattern has none
+    name: str  # including its namespace; "" if the pattern has none
     parameters: tuple[str, ...]
     route: str
 

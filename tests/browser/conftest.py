@@ -44,7 +44,7 @@ def server(django_db_setup) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def installation(tmp_path_factory) -> Iterator[Stack]:
-    """An installation started as by `make run`, with a person in place of the model, for tests that have programs verified."""
+    """Yields an installation started as `make run` starts it, with a person in place of the model, for tests that have programs verified."""
     data = tmp_path_factory.mktemp("installation") / "data"
     stack = Stack(data_directory(data))
     (data / "llm.toml").write_text('[profiles.by-hand]\nkind = "mailbox"\n')
@@ -73,7 +73,7 @@ def sign_in(page, server):
 
 @pytest.fixture(autouse=True)
 def no_errors_in_the_page(request, transactional_db):
-    """Fails the test if a script fails or a policy refuses anything. The page closes before the database is flushed, so it makes no further
+    """Fails the test if a script fails or a policy refuses anything. The page is closed before the database is flushed, so it makes no further
     requests."""
     if "page" not in request.fixturenames:
         yield

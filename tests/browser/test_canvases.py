@@ -1,5 +1,5 @@
-"""Tests that everything is drawn in its place on every canvas, at 1, 1.5 and 2 device pixels per CSS pixel. Uses only the timeline's modules, without
-a server."""
+"""Tests that everything is drawn in the right position on every canvas, at 1, 1.5 and 2 device pixels per CSS pixel. Uses only the timeline's
+modules, without a server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ view.element.addEventListener("timeline:rest", () => (window.rested = true));
 </script></body></html>"""
 RATIOS = pytest.mark.parametrize("ratio", [1, 1.5, 2])
 
-# Finds where a colour starts and ends, in CSS pixels, on a line of a canvas `y` CSS pixels below its top. Null if the colour does not occur.
+# Finds where a colour starts and ends, in CSS pixels, on the line of a canvas `y` CSS pixels below its top; null if the colour does not occur.
 EXTENT = """([canvas, y, colour]) => {
   const ratio = canvas.width / canvas.getBoundingClientRect().width;
   const wanted = colour.match(/\\d+/g).map(Number);
@@ -113,7 +113,7 @@ def test_axis_ranges_marks_and_arrows_stand_where_they_belong(opened, ratio: flo
     around = extent(page, canvas, scene["eventTop"], colours["text"])
     assert around == pytest.approx(
         [scene["event"][0] - 1, max(scene["event"][1], scene["event"][0] + 2) + 1], abs=2.6
-    )  # its edges may lie between pixels
+    )  # its edges may lie between two pixels
     page.evaluate("view.measure(null), view.paint()")
     below = scene["tipAt"] - 4 if scene["tipAt"] > scene["eventTop"] else scene["tipAt"] + 4
     tip = extent(page, canvas, below, colours["accent"])

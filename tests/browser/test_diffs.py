@@ -59,7 +59,7 @@ def test_sides_layouts_folds_and_keys(page: Page, server, sign_in, people, run):
     assert page.evaluate("document.activeElement.innerText") != line
     page.keyboard.press("k")
     assert page.evaluate("document.activeElement.innerText") == line
-    # Side by side, and back.
+    # Side by side, and back again.
     page.keyboard.press("u")
     expect(page.locator("table.diff-table.split")).to_be_visible()
     expect(page).to_have_url(re.compile("view=split"))

@@ -43,10 +43,10 @@ CHECKS = ROOT / "tests/browser/page_checks.js"
 WIDTHS = (1440, 390)
 LONG = "name_without_a_space_to_break_at_" * 2 + "of_80_letters_"
 LOW = {"width": 1280, "height": 720}  # a small laptop, where elements that take the remaining height get little space
-BROWSERS = 2  # at a time
+BROWSERS = 2  # at the same time
 MOST_SHIFT = 0.05  # of a page while it loads; "good" is up to 0.1 (web.dev/cls)
 MOST_LIVE_SHIFT = 0.01  # of a page that receives updates while someone reads it
-# The same page in another state: name of the URL -> queries, with the world's parameters.
+# The same page in another state: maps a URL's name to queries, with the world's parameters.
 STATES = {
     "runs:candidate": ["?tab=report", "?tab=kernels", "?tab=timeline", "?tab=source"],
     "runs:list": ["?q=nothing-has-this-name"],
@@ -104,7 +104,7 @@ def prepare(browser: Browser, *, bypass_csp: bool = False) -> tuple[BrowserConte
     page = context.new_page()
     said: list[str] = []
     page.on("pageerror", lambda error: said.append(f"script: {error}"))
-    # Exclude the page's own refusal, which is opened on purpose.
+    # Excludes the page's own refusal, which is opened on purpose.
     refused = "the server responded with a status of 4"
     page.on("console", lambda message: said.append(f"console: {message.text}") if message.type == "error" and refused not in message.text else None)
     return context, page, said

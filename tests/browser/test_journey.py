@@ -24,7 +24,7 @@ def test_from_the_link_to_a_leaderboard_row(installation: Stack, page: Page):
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/"))
 
-    # Stages, conversation and tree grow live in the open page.
+    # Stages, the conversation and the tree grow live in the open page.
     entries = page.locator("[data-part=entries]")
     expect(entries).to_contain_text("Planner", timeout=120_000)
     expect(page.locator("[data-part=tree]")).to_contain_text(re.compile("plan", re.I), timeout=120_000)

@@ -1,4 +1,4 @@
-"""The leaderboard in a browser: filter and drill down, pin p, the heat map by keyboard, export, a retracted result, light and dark."""
+"""The leaderboard in a browser: filtering and drilling down, pinning with p, the heat map by keyboard, export, a retracted result, light and dark."""
 
 from __future__ import annotations
 

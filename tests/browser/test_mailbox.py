@@ -20,7 +20,7 @@ MOST_PROMPTS = 12
 
 @pytest.fixture
 def patient(page) -> Iterator[None]:
-    """These tests do not measure time, and compilers run alongside the pages."""
+    """Grants generous time limits: these tests do not measure time, and compilers run alongside the pages."""
     page.set_default_timeout(120_000)
     expect.set_options(timeout=60_000)
     yield

@@ -1,4 +1,4 @@
-"""Ctrl-K by keyboard alone, and axe's findings."""
+"""Ctrl-K used by keyboard alone, and axe's findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reviewing in real browsers: two people at the same time, moved code, a range of a timeline, verdicts, and a guest with a link."""
+"""Reviewing in real browsers: two people at the same time, moved code, a range in a timeline, verdicts, and a guest with a link."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's live page in a real browser: live, late, over an interrupted connection, long, narrow, and with hostile text."""
+"""A run's live page in a real browser: live, opened late, over an interrupted connection, long, narrow, and with hostile text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AT_REST = """box => new Promise((tell) => {
     same < 10 ? requestAnimationFrame(look) : tell(last);
   };
   look();
-})"""  # the position of the box after wheel scrolling has ended
+})"""  # the box's position after wheel scrolling has ended
 KEEP_SOCKETS = """
 window.sockets = [];
 window.WebSocket = class extends WebSocket { constructor(...given) { super(...given); window.sockets.push(this); } };
@@ -165,7 +165,7 @@ def test_a_late_visitor_of_a_long_run_gets_all_of_it(page: Page, server, sign_in
     assert shown == sorted(set(shown)) and len(shown) < 200
     page.get_by_label("Kind of entry").select_option("note")
     expect(page.locator("[data-part=step-count]")).to_have_text("3,000")
-    # Items outside the document are found, jumped to and linked to.
+    # Items outside the document can be found, jumped to and linked to.
     page.get_by_label("Search the whole trace").fill('"note 250 on candidate 2"')
     expect(page.locator("[data-part=find-count]")).to_have_text("1 found")
     page.keyboard.press("Enter")

@@ -77,7 +77,7 @@ def test_a_plain_module_becomes_a_task_by_its_form(server, page_of_alice):
 
 
 def test_a_plain_module_is_submitted_without_seeing_its_task(server, page_of_alice):
-    """Takes three clicks: to open the page, into the editor, and on the button that says what is missing."""
+    """It takes three clicks: one to open the page, one into the editor, and one on the button that states what is missing."""
     page = page_of_alice
     page.goto(f"{server}/submit/")
     write(page, PLAIN)
@@ -117,7 +117,7 @@ def test_what_is_typed_while_the_form_is_on_its_way_stays(server, page_of_alice)
     write(page, PLAIN)
     expect(page.get_by_label("Class", exact=True)).to_have_value("Net")
     held = []
-    page.route("**/submit/module", lambda route: held.append(route))  # answered below, the later one first
+    page.route("**/submit/module", lambda route: held.append(route))  # both answered below, the later one first
     page.get_by_label("Class", exact=True).select_option("Gate")
     page.get_by_label("Class", exact=True).select_option("Net")
     page.get_by_label("width int").fill("48")

@@ -1,4 +1,4 @@
-"""Tests the life of a team: creation, an invitation link, roles, a token, two-factor, the audit log, and a removed member's immediate loss of
+"""Tests the life of a team: its creation, an invitation link, roles, a token, two-factor, the audit log, and a removed member's immediate loss of
 access."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def test_a_team_from_its_making_to_its_audit_log(server, people, sign_in, browse
     page.goto(page.url.replace("invitations/", ""))
     expect(page.locator("#invitation-link")).to_have_count(0)
 
-    # A new user in a separate browser.
+    # Opens a separate browser for a new user.
     theirs = browser.new_context().new_page()
     theirs.goto(link)
     expect(theirs.get_by_text("alice invites you")).to_be_visible()

@@ -101,7 +101,7 @@ def test_keys_search_selection_and_arrows_on_a_real_export(page: Page, drawn):
     assert canvas.evaluate(PAINTED) > 6
     expect(page.locator(".timeline-labels")).to_contain_text("Stream 13")
     whole = shown(page)
-    # From anywhere on the page: zoom, pan, and return to the full view.
+    # From anywhere on the page: zooming, panning, and returning to the full view.
     page.keyboard.press("w")
     page.keyboard.press("d")
     closer = shown(page)
@@ -126,7 +126,7 @@ def test_keys_search_selection_and_arrows_on_a_real_export(page: Page, drawn):
     search.press("Enter")
     expect(page.locator(".found")).to_contain_text(re.compile(r"\d+ of 91 events"))
     expect(selected.locator("h3")).to_contain_text("cudaLaunchKernel")
-    # A launch leads to its kernel. Next and previous on the row. Focus.
+    # A launch leads to its kernel. Next and previous move along the row. Focus.
     selected.get_by_role("button", name=re.compile("launches ")).first.click()
     kernel = shown(page)
     canvas.focus()
@@ -355,7 +355,7 @@ def test_tracks_hits_groups_and_counters(page: Page, drawn):
     drawn(counted())
     labels, tables = page.locator(".timeline-labels"), page.locator(".timeline-tables")
     expect(labels).to_contain_text("SMs Active")
-    # Pin, hide, filter.
+    # Pinning, hiding and filtering.
     page.get_by_role("button", name="Pin to the top: Stream 13").press("Enter")
     expect(labels.locator(".line").first).to_contain_text("Pinned")
     expect(labels.locator(".line").nth(1)).to_contain_text("Stream 13")

@@ -39,7 +39,7 @@ def test_a_long_trace_is_searched_stepped_through_and_linked_into(page: Page, se
     total = int(page.locator(".entry.finished").get_attribute("aria-posinset"))
     assert total > 50
 
-    # Search: the server's own count, and jumps in both directions to rows that were not in the document.
+    # Searching: the server's own count, and jumps in both directions to rows that were not in the document.
     page.keyboard.press("/")
     page.keyboard.type("variant 7")
     expect(count(page, "find-count")).to_have_text(re.compile(r"^\d+ found$"))
@@ -53,7 +53,7 @@ def test_a_long_trace_is_searched_stepped_through_and_linked_into(page: Page, se
     page.keyboard.press("Escape")
     expect(page.locator(".hits")).to_be_hidden()
 
-    # Step by key, and to the best result.
+    # Stepping by key, and to the best result.
     page.keyboard.press("X")
     expect(page.locator(".entry.selected.verification")).to_contain_text("wrong result")
     first = page.evaluate("location.href")
@@ -61,7 +61,7 @@ def test_a_long_trace_is_searched_stepped_through_and_linked_into(page: Page, se
     expect(page).not_to_have_url(first)
     page.keyboard.press("X")
     expect(page).to_have_url(first)
-    # Keys that arrive faster than the browser reports a new URL still step forwards, and back through the same entries.
+    # Keys that arrive faster than the browser reports a new URL still step forwards, and then back through the same entries.
     pressed = "keys => keys.forEach(key => document.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true })))"
     for key, place in (("x", 4), ("X", 1)):
         page.evaluate(pressed, [key] * 3)

@@ -1,4 +1,4 @@
-"""A run's ways in a real browser: as they appear, side by side and stacked, by keyboard, and without scripts."""
+"""A run's branches in a real browser: as they appear, side by side and stacked, by keyboard, and without scripts."""
 
 from __future__ import annotations
 

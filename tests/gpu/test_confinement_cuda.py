@@ -1,5 +1,5 @@
-"""From inside the sandbox of a GPU runner: only its own GPU's nodes are visible, no other party's memory is, and attempts that fail on the CPU fail
-here too."""
+"""From inside the sandbox of a GPU runner, only its own GPU's device nodes and no other party's memory are visible, and attempts that fail on the CPU
+fail here too."""
 
 import asyncio
 import json
@@ -73,9 +73,9 @@ NODES = """
 seen = {"nodes": sorted(glob.glob("/dev/nvidia[0-9]*")), "count": torch.cuda.device_count(), "dev": sorted(os.listdir("/dev"))}
 """
 
-# Changes every byte of its own handle in every way, as far as time allows: whatever opens must be an allocation that this runner was given. Some
-# bytes of a handle do not identify it, and a handle that differs only in those maps the same memory again at another address. Therefore the given
-# memory is filled with marks that identify it.
+# Changes each byte of its own handle in every possible way, as far as time allows: any handle that opens must refer to an allocation that this runner
+# was given. Some bytes of a handle do not identify it, and a handle that differs only in those maps the same memory again at another address.
+# Therefore the given memory is filled with marks that identify it.
 HANDLES = """
 import ctypes, random, time
 

@@ -63,7 +63,7 @@ def test_the_full_tier_has_every_baseline(run):
     assert [comparison.baseline for comparison in report.timing.comparisons] == ["eager", "compile", "compile-max-autotune", "cuda-graph"], (
         report.reasons
     )
-    assert report.program_class == "orchestration"  # the task itself, without a kernel of its own
+    assert report.program_class == "orchestration"  # the task itself, without any kernel of the program's own
 
 
 def test_the_profile_is_by_nsys_where_it_is_installed(run):
@@ -85,7 +85,7 @@ def test_the_reference_can_be_profiled_too(run):
 
 
 def test_the_graph_of_a_model_that_replaces_its_state_stays_right():
-    """By the time of the replay, another tensor has replaced the one to which the graph writes, and its memory was released."""
+    """By the time of the replay, another tensor has replaced the one to which the graph writes, whose memory has been released."""
     import torch
 
     from verifier.devices.cuda_graph import Graphed

@@ -1,4 +1,4 @@
-"""Grouped products on a real GPU: right for any routing, without host waits, and recorded into a CUDA graph. About a minute."""
+"""Grouped products on a real GPU: correct for any routing, without waiting on the host, and recorded into a CUDA graph. Takes about a minute."""
 
 import pytest
 import torch
@@ -48,6 +48,6 @@ def test_recorded():
     graph = torch.cuda.CUDAGraph()
     with torch.no_grad(), torch.cuda.graph(graph):
         got = program(x)
-    x.copy_(x.flip(0))  # another routing
+    x.copy_(x.flip(0))  # a different routing
     graph.replay()
     assert torch.allclose(got, expected.flip(0), atol=1e-5)

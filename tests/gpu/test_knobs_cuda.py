@@ -1,4 +1,5 @@
-"""Numbers of printed CUDA kernels on a real GPU: the first, the last and random values of each give right results. About two minutes."""
+"""Tunable numbers of printed CUDA kernels on a real GPU: the first, the last and random values of each give correct results. Takes about two
+minutes."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Memory of a real GPU: it is released with the last tensor that uses it, a task with 8 GiB of inputs and of outputs fits, and a shortage is
+"""The memory of a real GPU: it is released with the last tensor that uses it, a task with 8 GiB each of inputs and outputs fits, and a shortage is
 attributed to its cause."""
 
 import asyncio

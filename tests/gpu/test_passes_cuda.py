@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.skipif(not find_nvcc(), reason="needs nvcc"),
 ]
 
-COUNT = (1 << 27) + 12_341  # two pieces of the operators', not aligned to blocks
+COUNT = (1 << 27) + 12_341  # two of the pieces that the operators use, not aligned to blocks
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""Precision policies, backward, the fp64 oracle and every baseline on a real GPU. Under three minutes, most of it torch.compile's max-autotune."""
+"""Precision policies, backward, the fp64 oracle and every baseline on a real GPU. Takes under three minutes, most of which is torch.compile's
+max-autotune."""
 
 import asyncio
 import dataclasses

@@ -112,7 +112,7 @@ def test_counters_of_a_programs_own_kernel(run):
         pytest.skip(profile.counters_reason)
     (kernel,) = [kernel for kernel in profile.kernels if kernel.own]
     assert [name for name in CUDAFORGE if name not in kernel.metrics] == []
-    # It reads and writes 4096 x 8192 floats once: the counted traffic must match that within a tenth.
+    # The kernel reads and writes 4096 x 8192 floats once: the counted traffic must match this to within a tenth.
     moved = kernel.metrics[counters.DRAM_READ] + kernel.metrics[counters.DRAM_WRITE]
     assert 0.7 < moved / (2 * 4096 * 8192 * 4) < 1.3
     assert 0 < kernel.occupancy <= kernel.occupancy_possible + 0.02

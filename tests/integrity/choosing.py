@@ -1,16 +1,16 @@
 """Chooses the entries of the corpus that a run on the CPU tries.
 
-Every commit runs the sentinels, the entries whose file or task it changed, and the entries of those groups whose defence it touched. Programs that
-are timed run once per kind unless the commit touched the clock. A commit that touched machinery which all defences share (the judge, the parties, the
-devices) also runs each kind once, since a break there breaks all of a kind. The rest is left to `make test-corpus`. A source counts as unchanged if
-only its docstrings or comments changed.
+Every commit runs the sentinels, the entries whose file or task it changed, and the entries of the groups whose defence it touched. Programs that are
+timed run once per kind unless the commit touched the clock. A commit that touched machinery shared by all defences (the judge, the parties, the
+devices) also runs each kind once, since a defect there breaks all entries of a kind. The rest is left to `make test-corpus`. A source counts as
+unchanged if only its docstrings or comments changed.
 
-Changes are held against the merge base with `main`; on `main` itself, also in a fresh clone of it, against the first parent of HEAD. If HEAD has no
-parent (a clone of one commit), nothing is known to have changed, and without any history everything is tried.
+Changes are relative to the merge base with `main`; on `main` itself, including a fresh clone of it, they are relative to the first parent of HEAD. If
+HEAD has no parent (a clone of a single commit), nothing is known to have changed; without any history, everything is tried.
 
-    CORPUS=all|changed|sentinels    all of it, or one of the two halves of a commit's choice (default: both)
+    CORPUS=all|changed|sentinels    the whole corpus, or one of the two halves of a commit's choice (default: both)
     CORPUS_PART=i/n                 the ith of n parts of what was chosen, counted from 0
-    CORPUS_BASE=COMMIT              what changes are held against
+    CORPUS_BASE=COMMIT              the commit to which changes are relative
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAINS = ("origin/main", "main@{upstream}", "main")
 Group = Literal["static", "build", "class", "memory", "state", "clock", "confinement", "numbers", "channel", "honest"]
 EVERY: frozenset[Group] = frozenset(("static", "build", "class", "memory", "state", "clock", "confinement", "numbers", "channel", "honest"))
 
-# What a source file of `verifier/` may break: by its folder, else by its name, else everything. Profiling produces no verdict.
+# What a source file in `verifier/` may break: determined by its folder, otherwise by its name, otherwise everything. Profiling produces no verdict.
 ROOMS: dict[str, set[Group]] = {
     "build": {"build"},
     "confinement": {"confinement"},
@@ -51,11 +51,11 @@ STEMS: dict[str, set[Group]] = {
     **dict.fromkeys(("cuda", "cuda_arena", "cuda_driver", "cuda_early", "cuda_graph", "cuda_party", "cuda_rates", "cuda_shared"), set()),
 }
 
-# Sources that every verification runs through, whatever it refuses.
+# Sources that every verification runs, whatever it refuses.
 MACHINERY = ("devices", "judge", "parties", "startup")
 
-# Groups by number of the taxonomy. An attack on the design counts as one on the clock if its task is long enough to be worth it, otherwise as one on
-# the channel.
+# Groups by their number in the taxonomy. An attack on the design counts as an attack on the clock if its task is long enough to be worth it,
+# otherwise as one on the channel.
 TAXONOMY: tuple[tuple[range, Group], ...] = (
     (range(1, 11), "class"),
     (range(11, 17), "memory"),
@@ -72,7 +72,7 @@ TAXONOMY: tuple[tuple[range, Group], ...] = (
 )
 CLOCK_TASKS = {"chain", "chain_long"}
 
-# Decisive within seconds; together they include at least two for each group except the static one.
+# These give a decisive result within seconds; together they include at least two for each group except the static one.
 SENTINELS = (
     *("63_base64", "design_forged_evidence"),
     *("01_reference_verbatim", "02_kernel_never_called"),
@@ -88,8 +88,7 @@ SENTINELS = (
 
 @dataclass(frozen=True)
 class Changes:
-    """Returns the files that a commit changed, as repository paths; null if there is nothing to compare with, in which case anything may have
-    changed."""
+    """The files that a commit changed, as repository paths; None if there is nothing to compare with, in which case anything may have changed."""
 
     files: frozenset[str] | None
 
@@ -133,14 +132,14 @@ def touches_machinery(files: Iterable[str]) -> bool:
 
 
 def _left_to_corpus(entry: Entry, broken: set[Group]) -> bool:
-    """Returns whether an entry is left to `make test-corpus` unless it is the first of its kind: it is timed, and neither the clock was touched nor a
-    source that may break everything."""
+    """Returns whether an entry is left to `make test-corpus` unless it is the first of its kind: it is timed, and the commit touched neither the
+    clock nor a source that may break everything."""
     return "clock" not in broken and any(is_timed(entry, form) for form in entry.short_forms)
 
 
 def one_of_each_kind(entries: list[Entry]) -> set[str]:
-    """Returns the first entry, by name, of each kind: a number of the taxonomy with its defence and verdict, or an honest task with
-    or without an extension."""
+    """Returns the first entry, by name, of each kind; a kind is a number in the taxonomy with its defence and verdict, or an honest task with or
+    without an extension."""
     first: dict[tuple[str, ...], str] = {}
     for entry in sorted(entries, key=lambda entry: entry.name):
         kind = (
@@ -151,7 +150,7 @@ def one_of_each_kind(entries: list[Entry]) -> set[str]:
 
 
 def of_a_commit(entries: list[Entry], changes: Changes, which: str = "") -> list[Entry]:
-    """`which`: the value of CORPUS. Keeps the order of `entries`."""
+    """Returns the entries that a commit runs. `which`: the value of CORPUS. Keeps the order of `entries`."""
     if which not in ("", "all", "changed", "sentinels"):
         raise ValueError(f"CORPUS is {which!r}; it must be all, changed or sentinels")
     if which == "all" or (changes.files is None and which != "sentinels"):
@@ -171,7 +170,7 @@ def _paths(entry: Entry) -> set[str]:
 
 
 def part(entries: list[Entry], text: str) -> list[Entry]:
-    """`text`: "i/n", or empty for all."""
+    """Returns one part of `entries`. `text`: "i/n", or empty for all."""
     if not text:
         return entries
     found = re.fullmatch(r"(\d+)/(\d+)", text)
@@ -181,7 +180,7 @@ def part(entries: list[Entry], text: str) -> list[Entry]:
 
 
 def changes_of(git: Callable[..., str | None], base: str = "") -> Changes:
-    """`git` runs a command and returns its output, or null if it fails. `base`: the value of CORPUS_BASE."""
+    """Returns the changes that a commit makes. `git` runs a command and returns its output, or None if it fails. `base`: the value of CORPUS_BASE."""
     head = git("rev-parse", "HEAD")
     if head is None:
         return Changes(None)
@@ -199,7 +198,7 @@ def changes_of(git: Callable[..., str | None], base: str = "") -> Changes:
 
 
 def _reworded(git: Callable[..., str | None], base: str, file: str) -> bool:
-    """Returns whether only docstrings and comments of a product's source changed since `base`."""
+    """Returns whether only docstrings and comments in one of the product's sources have changed since `base`."""
     path = ROOT / file
     if not file.endswith(".py") or file.startswith("tests/") or not path.is_file():
         return False
@@ -228,7 +227,7 @@ def ask_git(*arguments: str) -> str | None:
 
 
 def chosen(entries: list[Entry], device: str) -> list[Entry]:
-    """Returns the `entries` that this run tries on `device`. On a GPU that is everything, limited by CORPUS_PART."""
+    """Returns the `entries` that this run tries on `device`: on a GPU, all of them, limited by CORPUS_PART."""
     entries = [entry for entry in entries if entry.runs_on(device)]
     if device == "cpu":
         which = os.environ.get("CORPUS", "")

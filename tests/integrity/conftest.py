@@ -1,4 +1,4 @@
-"""Writes the verdicts on the corpus, from all workers together, as JSON to the file that CORPUS_RESULT names."""
+"""Writes the verdicts on the corpus, combined from all workers, as JSON to the file that CORPUS_RESULT names."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def merged(earlier: list[dict], rows: list[dict]) -> list[dict]:
-    """Merges the parts of a run into one file (those that need a quiet clock run separately); the newest outcome of a case counts."""
+    """Merges the parts of a run into one file, because those that need a quiet clock run separately; the most recent outcome of a case counts."""
     found = {(row["kind"], row["name"], row["form"], row["device"]): row for row in [*earlier, *rows]}
     return [found[key] for key in sorted(found)]

@@ -1,4 +1,5 @@
-"""The corpus: one file per program, whose header says which verdict it must get and why. Reads a file, and compares it with the verifier."""
+"""The corpus: one file per program, whose header states which verdict it must receive and why. This module reads such files and compares them with
+the verifier's reports."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ DEVICES = ("cpu", "cuda", "any")
 DEFENCES = ("static", "runtime", "design")
 LIMITS = Limits(load=20, inputs=10, call=6, build=120, correctness=8, quick_timing=0.5, memory=6 * GIB)
 GPU_LIMITS = dataclasses.replace(LIMITS, call=10.0, build=300.0, quick_timing=1.0, memory=16 * GIB)
-ATTEMPTS = {"cheats": 3, "honest": 6}  # a verdict that only says that the machine was too busy is requested again
+ATTEMPTS = {"cheats": 3, "honest": 6}  # a verdict that reports only that the machine was too busy is requested again
 PATIENCE = 300.0  # seconds for one verification
 AFTER_THE_CLOCK = ("passed", "inconclusive", "not faster", "class ")
 _FIELD = re.compile(r"#\s*([a-z]+):\s*(.+?)\s*$")
@@ -42,12 +43,12 @@ _NEEDED = {"cheats": {"hack", "task", "device", "verdict", "because", "defence",
 
 
 class HeaderError(ValueError):
-    """A corpus file whose header cannot be used; the message names file and field."""
+    """Raised if a corpus file's header cannot be used; the message names the file and the field."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One program of the corpus. `hack` is its number in the taxonomy, or "design" for an attack on the verifier's own two processes."""
+    """One program in the corpus. `hack` is its number in the taxonomy, or "design" for an attack on the verifier's own two processes."""
 
     path: Path
     kind: Kind
@@ -69,7 +70,7 @@ class Entry:
         return self.path.stem
 
     def runs_on(self, device: str) -> bool:
-        """Returns `device` in the form that a verifier takes: "cpu", "cuda:0"."""
+        """Returns `device` in the form that a verifier takes: "cpu" or "cuda:0"."""
         return self.device == "any" or self.device == device.split(":")[0]
 
     @property
@@ -149,7 +150,7 @@ def read_entry(path: Path) -> Entry:
 
 
 def read_corpus(kind: str = "all") -> list[Entry]:
-    """Returns all entries, grouped by task: the reference of a task stays for the next program."""
+    """Returns all entries, grouped by task, because the reference of a task is kept for the next program."""
     kinds = ("cheats", "honest") if kind == "all" else (kind,)
     entries = [read_entry(path) for name in kinds for path in sorted((HOME / name).glob("*.py"))]
     return sorted(entries, key=lambda entry: (entry.task.name, entry.precision, entry.mode, entry.name))
@@ -160,7 +161,7 @@ def refusals(entry: Entry) -> list[Finding]:
 
 
 def is_timed(entry: Entry, form: Form) -> bool:
-    """Returns whether the evaluation reaches the clock: other verdicts end it earlier, and so does the static stage."""
+    """Returns whether the evaluation reaches the clock: other verdicts end it earlier, as does the static stage."""
     if entry.kind == "cheats" and form == "as is":
         return not refusals(entry)
     return any(verdict.startswith(AFTER_THE_CLOCK) for verdict in entry.verdicts) or "timed" in f"{entry.name} {entry.because}"
@@ -172,23 +173,23 @@ def _is_verdict(text: str) -> bool:
 
 @dataclass
 class Outcome:
-    """The verdict on one form of a program, and whether it is the one that its header demands."""
+    """The verdict on one form of a program, and whether it is the one that its header requires."""
 
     name: str
     kind: str
     form: Form
     device: str
     ok: bool
-    status: str  # of the report, or "error" if there is none
+    status: str  # from the report, or "error" if there is none
     program_class: str | None = None
     message: str = ""
-    matched: str = ""  # the evidence that `because` matches
+    matched: str = ""  # the evidence that matches `because`
     expected: str = ""
     speedup: float | None = None
     seconds: float = 0.0
     attempts: int = 1
     stages: dict[str, float] = field(default_factory=dict)
-    margins: dict[str, float] = field(default_factory=dict)  # error / bound of each trial that has both
+    margins: dict[str, float] = field(default_factory=dict)  # error / bound for each trial that has both
 
 
 def outcome_row(entry: Entry, outcome: Outcome) -> dict[str, Any]:
@@ -224,7 +225,7 @@ def meets(report: Report, verdict: str) -> bool:
 
 
 def judged(entry: Entry, form: Form, report: Report) -> tuple[bool, str]:
-    """Returns whether a report is what the header demands, and the evidence for the stated reason."""
+    """Returns whether a report is what the header requires, and the evidence for the stated reason."""
     said = evidence(report)
     if form == "as is" and entry.kind == "cheats" and entry.defence != "static" and report.status == "rejected":
         refusing = [finding for finding in report.findings if finding.severity == "refuse" and finding.source == "static"]
@@ -235,7 +236,7 @@ def judged(entry: Entry, form: Form, report: Report) -> tuple[bool, str]:
 
 
 class Desk:
-    """Verifiers on one device, kept warm for many entries: one complete, one with the static stage off. `prepare` fills the data directory of
+    """Verifiers on one device, kept warm for many entries: one complete, and one with the static stage off. `prepare` fills the data directory of
     each."""
 
     def __init__(
@@ -250,7 +251,7 @@ class Desk:
         self._verifiers: dict[tuple[bool, float], Verifier] = {}
 
     def _verifier(self, off: bool, call: float) -> Verifier:
-        """Returns the verifier for these limits; a third one replaces the last."""
+        """Returns the verifier for these limits; a third one replaces the most recent."""
         key = (off, max(call, self.limits.call))
         if key not in self._verifiers:
             for other in [other for other in self._verifiers if other[1] != self.limits.call]:

@@ -1,8 +1,8 @@
-"""Rewrites a program under other names, so that no rule that looks for words, comments or docstrings finds it.
+"""Rewrites a program with different names, so that a rule that looks for words, comments or docstrings no longer matches it.
 
-Renamed are the names that the source itself binds: modules' and functions' locals, functions, classes, parameters, attributes that it defines,
-and the functions, kernels and types of its C++ and CUDA strings, in Python and in the strings alike. What an outside API names stays: `ModelNew`,
-`forward`, dunder names, attributes of torch, ctypes and the standard library, keywords of calls, and names of the task, by which its state loads.
+It renames the names that the source itself binds: modules' and functions' locals, functions, classes, parameters, attributes that it defines, and the
+functions, kernels and types of its C++ and CUDA strings, both in Python and in the strings. Names given by an outside API stay: `ModelNew`,
+`forward`, dunder names, attributes of torch, ctypes and the standard library, keywords of calls, and names in the task, by which its state is loaded.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _BY_STRING = frozenset({"getattr", "setattr", "hasattr", "delattr", "get", "pop"
 
 @cache
 def _outside() -> frozenset[str]:
-    """Returns the names that an outside API gives. PyTorch is imported here alone: what only chooses among the tests needs no two seconds for it."""
+    """Returns the names given by an outside API. PyTorch is imported only here, because code that merely chooses among the tests does not need it,
+    and it takes two seconds."""
     import torch
 
     of_torch = (torch, torch.nn, torch.nn.functional, torch.cuda, torch.nn.Module, torch.Tensor)
@@ -45,7 +46,7 @@ def _outside() -> frozenset[str]:
 
 
 def renamed(source: str, task_source: str = "") -> str:
-    """Returns `source` without its own names, comments and docstrings. The embedded build helper stays unchanged, since it is recognised by its
+    """Returns `source` without its own names, comments and docstrings. The embedded build helper is left unchanged, since it is recognised by its
     text."""
     has_helper = HELPER in source
     tree = ast.parse(source.replace(HELPER, f"{_PLACE} = 0") if has_helper else source)
@@ -76,18 +77,18 @@ def _drop_docstrings(tree: ast.Module) -> None:
 
 
 def _keywords(tree: ast.Module) -> set[str]:
-    """Returns names by which some call passes an argument whose parameter's owner is unknown."""
+    """Returns the names by which some call passes an argument to a parameter whose owner is unknown."""
     return {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg}
 
 
 def _overridden(tree: ast.Module) -> set[str]:
-    """Parameters of methods that an outside class calls, perhaps by keyword."""
+    """Yields the parameters of methods that an outside class calls, perhaps by keyword."""
     methods = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in _outside() - {"forward", "__init__"}]
     return {part.arg for method in methods for part in ast.walk(method.args) if isinstance(part, ast.arg)}
 
 
 def _in_code_strings(tree: ast.Module) -> set[str]:
-    """Returns the words of texts that are run as Python."""
+    """Returns the words in texts that are run as Python."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("exec", "eval", "compile"):
@@ -114,7 +115,7 @@ def _bound(tree: ast.Module) -> set[str]:
 
 
 def _class_level(tree: ast.Module) -> set[str]:
-    """Returns names bound in class bodies, which are attributes as well."""
+    """Returns names bound in class bodies, which are also attributes."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):

@@ -1,8 +1,9 @@
-"""Every program of the corpus gets the verdict that its header states, for the stated reason.
+"""Every program in the corpus receives the verdict that its header states, for the stated reason.
 
-The static stage looks at all of them on every commit. Whole verifications are chosen by what the commit changed (`choosing.py`); CORPUS=all takes
-everything, as does a run on a GPU, CORPUS_PART=i/n a part, and CORPUS_RESULT=FILE.json keeps what came out. Each cheat is tried in its hardest form
-(static stage off, names changed), and as it is where the static stage ends it at once. All three forms of everything: `bench/corpus.py`.
+The static stage examines all of them on every commit. Whole verifications are chosen by what the commit changed (`choosing.py`); CORPUS=all runs
+everything, as does a run on a GPU; CORPUS_PART=i/n runs a part, and CORPUS_RESULT=FILE.json keeps the outcome. Each cheat is tried in its hardest
+form (static stage off, names changed), and also unchanged if the static stage ends it immediately. `bench/corpus.py` runs all three forms of every
+program.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The renamed form of a program: the same program except for its words."""
+"""The renamed form of a program is the same program with different words."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ GROUP = re.compile(r"\bg\d+\b")
 
 
 class Author:
-    """Answers prompts, also concurrently. Keeps nothing from them except the tasks' graphs."""
+    """Answers prompts, possibly concurrently. Keeps nothing from them except the tasks' graphs."""
 
     def __init__(self) -> None:
         self.workshop = Workshop()
@@ -53,7 +53,7 @@ def write(asked: Asked, plan: CompilerPlan, fault: Fault | None) -> str:
 def program_reply(asked: Asked, plan: CompilerPlan, fault: Fault | None) -> str:
     options, strategy = choose(asked, plan)
     text = program(plan, asked.task, options)
-    if asked.situation in ("repair",) and same(text, asked.program):  # it was correct as far as is known, but did not pass
+    if asked.situation in ("repair",) and same(text, asked.program):  # it was correct as far as is known, but it did not pass
         options = smaller(plan, options)
         text, strategy = program(plan, asked.task, options), LEAVE
     own = sorted(own_in(plan, options), key=lambda name: int(name[1:]))
@@ -219,7 +219,7 @@ def tree_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
 
 
 def ideas_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
-    """Returns ideas that the compiler can realise: how many operators get their own kernels, with one further choice each."""
+    """Returns ideas that the compiler can realise: each states how many operators get their own kernels, with one further choice."""
     found = re.search(r"At most (\d+) ideas", asked.sections.get("Reply", ""))
     count = int(found[1]) if found else 4
     known = asked.sections.get("Ideas known already", "")
@@ -259,7 +259,8 @@ def with_idea(plan: CompilerPlan, text: str) -> Options:
 
 
 def idea_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
-    """Crossing: the groups of both ideas, with the further strategies of both. Aligning: the description in the program itself."""
+    """Answers a request about ideas. Crossing combines the groups and the further strategies of both ideas; aligning copies the description in the
+    program itself."""
     if asked.situation == "align":
         choices = choices_of(asked.program) or Options()
         covered, text = own_in(plan, choices), choices.model_dump_json(exclude_defaults=True)
@@ -287,7 +288,7 @@ def diagnosis_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
 
 
 def replace_methods(asked: Asked) -> Asked:
-    """Keeps only the methods, so that the catalogue does not count."""
+    """Keeps only the methods, so that the catalogue is ignored."""
     return replace(asked, sections={"Methods": asked.sections.get("Methods", "")})
 
 

@@ -27,7 +27,7 @@ def serve() -> None:
             model = names["Model"](*names["get_init_inputs"]())
             found = capture(model, names["get_inputs"](), asked["source"], asked["mode"])
             answer = {"capture": found.model_dump(mode="json")}
-        except Exception as error:  # untrusted code may raise anything
+        except Exception as error:  # untrusted code may raise any exception
             answer = {"error": f"{type(error).__name__}: {error}"[:2000]}
         print(json.dumps(answer), file=out, flush=True)
 

@@ -28,8 +28,8 @@ FRAME = (
 SCALE = re.compile(r"^\s*self\.scale = nn\.Parameter\(torch\.ones\(size\)\)\n", re.MULTILINE)
 PATCHES_SOFTMAX = "60_patches_the_reference"  # a cheat only if the task calls the function that it replaces
 OWN_WEIGHTS = "design_ignores_the_weights"
-# A cheat only if it relies on the constructor's ones or zeros. With drawn weights it computes what the task does, and the report says as a
-# downgrade that other weights cannot be loaded.
+# A cheat only if it relies on the constructor's ones or zeros. With randomly drawn weights, it computes what the task does, and the report states as
+# a downgrade that other weights cannot be loaded.
 CONSTANT = re.compile(r"torch\.(?:ones|zeros)\(|nn\.\w*Norm")
 DRAWN = re.compile(r"torch\.rand|nn\.(?:Linear|Bilinear|Conv|Embedding|LSTM|GRU|RNN|Multihead|Transformer)")
 
@@ -82,7 +82,7 @@ def carried_over(source: str, task_source: str) -> str | None:
 
 
 def as_reference(task_source: str) -> str:
-    """Returns the task without its input generators, with its Model under the name Reference."""
+    """Returns the task without its input generators, and with its Model renamed to Reference."""
     tree = ast.parse(task_source)
     lines = task_source.splitlines()
     parts = []

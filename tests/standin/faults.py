@@ -33,7 +33,7 @@ EVIDENCE = {
 @dataclass(frozen=True)
 class Fault:
     kind: str
-    name: str = ""  # of the cheat
+    name: str = ""  # name of the cheat
     token: str = ""  # an undeclared identifier, used by the program that does not compile
 
     @property

@@ -51,7 +51,7 @@ def choices_of(source: str) -> Options | None:
 
 
 def steps_of(plan: CompilerPlan) -> list[list[str]]:
-    """Returns the own groups by their saving, in at most MAX_STEPS parts with about equal savings."""
+    """Returns the groups with kernels of our own, sorted by saving, in at most MAX_STEPS parts with about equal savings."""
     groups = sorted(plan.own, key=lambda g: g.bytes - g.eager_bytes)
     saved = [max(1, g.eager_bytes - g.bytes) for g in groups]
     parts: list[list[str]] = [[]]

@@ -1,4 +1,4 @@
-"""Parses a prompt: its role, its situation, and the task, plan, step, program, evidence and methods in its sections.
+"""Parses a prompt: its role, its situation, and the task, plan, step, program, evidence and methods given in its sections.
 
 The conversation is the only input. Each prompt identifies itself in a line `Situation: ROLE/SITUATION`, and its sections begin with `## Title`.
 """

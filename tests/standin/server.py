@@ -25,7 +25,8 @@ SIGN_OF_LIFE = 1.0  # seconds between comments in a stream while its answer is b
 
 
 class StandIn:
-    """Use it as `async with StandIn(...) as server`, and then `server.base_url`. `record` gets one entry per request, for callers that count."""
+    """A server to be used as `async with StandIn(...) as server`, and then through `server.base_url`. `record` receives one entry per request, for
+    callers that count them."""
 
     def __init__(
         self,

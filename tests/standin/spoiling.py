@@ -29,7 +29,7 @@ def chatty_json(reply: dict[str, Any]) -> str:
 
 
 def chatty_program(program: str, task: str) -> str:
-    """A draft and the program in two fences, surrounded by text but without the requested lines, so it is unclear which one is meant."""
+    """Returns a draft and the program in two fences, surrounded by text but without the requested lines, so that it is unclear which one is meant."""
     draft = re.sub(r"\bclass Model\b", "class ModelNew", task)
     return (
         "Great question! Let me think step by step. The plain version, only to fix the interface, would be:\n\n"
@@ -44,13 +44,13 @@ def wrong_file(task: str) -> str:
 
 
 def stale(program: str) -> tuple[str, str]:
-    """Search and replace blocks for a different version of the program."""
+    """Returns search/replace blocks for a different version of the program."""
     line = next((line for line in program.splitlines() if line.startswith("    ") and len(line) > 30), program.splitlines()[0])
     return f"{line}  // as in the last version\n", f"{line}\n"
 
 
 def not_compiling(program: str, token: str) -> str:
-    """Makes a kernel use an undeclared name, or forward if the program has no kernels."""
+    """Makes a kernel use an undeclared name, or makes forward do so if the program has no kernels."""
     source = SOURCE.search(program)
     if source is None:
         return re.sub(r"(def forward\([^\n]*\n)", rf"\1        {token}\n", program, count=1)
@@ -59,7 +59,7 @@ def not_compiling(program: str, token: str) -> str:
 
 
 def wrong_result(program: str) -> str:
-    """Makes stored values off by less than a percent, or forward's results if the program has no kernels."""
+    """Makes stored values wrong by less than a percent, or forward's results if the program has no kernels."""
     source = SOURCE.search(program)
     if source is None or STORE.search(source[2]) is None:
         return re.sub(r"^(\s*)return (\w+)$(?![\s\S]*^\s*return )", rf"\1return \2 * {OFF[:-1]}", program, flags=re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The part of HTTP/1.1 that a stand-in needs, over raw streams so that it can break a connection at any point."""
+"""The part of HTTP/1.1 that the stand-in needs, over raw streams so that it can break a connection at any point."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Answer:
         await self.writer.drain()
 
     def reset(self) -> None:
-        """Ends the connection with a reset instead of a regular close, like a server that dies."""
+        """Ends the connection with a reset instead of a regular close, as a server that dies does."""
         sock = self.writer.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

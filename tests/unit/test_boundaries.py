@@ -1,4 +1,4 @@
-"""The four floors, and the rule that trusted processes never run a stranger's source."""
+"""The four layers, and the rule that trusted processes never run a stranger's source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ THIRD_PARTY = {
     "agents": {"torch", "numpy", "pydantic", "httpx", "compiler", "verifier", "tokenizers"},  # the last one only if a profile names a tokenizer
     "stitchwork": {"httpx", "mcp", "pydantic"},  # the last two only for coding agents
 }
-# What a single folder may need in addition: its own list of requirements installs it, and nothing outside imports it.
+# What an individual folder may need in addition: a separate requirements list installs it, and nothing outside the folder imports it.
 OPTIONAL = {"agents/rl": {"pyarrow", "starlette", "uvicorn", "transformers", "verifiers"}}
 # Files of `verifier` that run inside the sandbox: the only code that may execute strangers' code.
 PARTY_MARK = "# sandboxed: "
@@ -56,11 +56,11 @@ def test_what_needs_more_is_imported_by_nothing_else(folder):
 
 WITHOUT_CIRCLES = ("verifier", "compiler", "agents", "webapp")
 IN_ROOMS = ("verifier", "compiler", "webapp")
-MOST_FILES = 25  # side by side in one folder of these
+MOST_FILES = 25  # files directly in any one folder of these packages
 
 
 def internal_imports(tree: ast.AST, modules: set[str]) -> set[str]:
-    """Returns the modules of the product that a file imports, including imports within functions; imports for type checkers only are left out."""
+    """Returns the product's modules that a file imports, including imports within functions; those for type checkers only are left out."""
     found: set[str] = set()
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
@@ -122,7 +122,7 @@ EXECUTING_ATTRIBUTES = {
 
 
 def executing_calls(path: Path) -> list[str]:
-    """Calls through which a source or a pickle could be run."""
+    """Returns the calls through which a source or a pickle could be executed."""
     found = []
     for node in ast.walk(ast.parse(path.read_text())):
         if not isinstance(node, ast.Call):
@@ -140,7 +140,7 @@ def test_web_and_orchestrator_execute_no_source():
 
 
 def test_in_the_verifier_only_sandboxed_files_execute_sources():
-    """A file that runs strangers' code says so in its first lines, and nothing else in `verifier` may run any."""
+    """A file that runs strangers' code declares it in its first lines, and no other file in `verifier` may run any."""
     found = []
     for path in sources("verifier"):
         if PARTY_MARK not in "".join(path.read_text().splitlines(keepends=True)[:12]):
@@ -171,7 +171,7 @@ def test_trusted_processes_never_import_a_sandboxed_file():
     assert wrong == []
 
 
-LONGEST_SQL = 5  # lines of a statement within Python; a longer one belongs in a separate file (webapp/sql.py)
+LONGEST_SQL = 5  # lines in a statement within Python; a longer one belongs in a separate file (webapp/sql.py)
 BEGINS_SQL = re.compile(r"\s*(?:SELECT|INSERT|UPDATE|DELETE|WITH|CREATE)\s")
 
 

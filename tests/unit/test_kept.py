@@ -1,5 +1,5 @@
-"""Files that tests keep between runs: made once even if several ask at the same time, dropped by age and by size, named by everything that they
-depend on."""
+"""Files that tests keep between runs: created once even if several processes request them simultaneously, deleted by age and by size, and named by
+everything that they depend on."""
 
 import os
 import time
@@ -69,7 +69,7 @@ def test_use_keeps():
 
 
 def test_flags_of_the_environment_are_in_the_key_of_the_compiler(monkeypatch):
-    """For example, another folder of headers."""
+    """An example is a different folder of headers."""
     before = kept.compiler.__wrapped__()
     assert before == kept.compiler.__wrapped__()
     monkeypatch.setenv("CPLUS_INCLUDE_PATH", os.environ["XDG_CACHE_HOME"])

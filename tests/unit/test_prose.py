@@ -19,7 +19,7 @@ NATIVE = re.compile(r"//[^\n]*(?:\n\s*//[^\n]*)*|/\*.*?\*/", re.DOTALL)
 
 
 def of_python(text: str) -> Iterator[str]:
-    """Yields docstrings, and comments with neighbouring lines joined."""
+    """Yields docstrings, and comments with adjacent lines joined."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (said := ast.get_docstring(node)):
             yield from paragraphs(said)
@@ -37,13 +37,13 @@ def of_python(text: str) -> Iterator[str]:
 
 
 def of_native(text: str) -> Iterator[str]:
-    """Yields comments of C and CUDA."""
+    """Yields comments in C and CUDA."""
     for found in NATIVE.finditer(text):
         yield " ".join(line.strip(" /*") for line in found[0].splitlines())
 
 
 def paragraphs(text: str) -> Iterator[str]:
-    """Yields paragraphs, items of lists and cells of tables, each in one line; fenced code is left out."""
+    """Yields paragraphs, list items and table cells, each as one line; fenced code is left out."""
     text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     lines: list[str] = []
     for line in [*text.splitlines(), ""]:

@@ -7,10 +7,9 @@ from verifier.jobs import JobResult
 
 
 class Brief:
-    """Skips profiles, confirms winners in tier quick, and repeats the earlier result for a job that has already passed.
+    """Skips profiles, confirms winners in the quick tier, and repeats the earlier result for a job that has already passed.
 
-    Tier full and profiles have separate tests (test_solve.py).
-    """
+    The full tier and profiles have separate tests (test_solve.py)."""
 
     def __init__(self, client: Verifier):
         self.client = client

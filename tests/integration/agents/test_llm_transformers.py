@@ -1,4 +1,4 @@
-"""Tests the client against a third-party server: `transformers serve` with a tiny, randomly initialised model that is created for the test."""
+"""Tests the client against a third-party server: `transformers serve` with a tiny, randomly initialised model created for the test."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_grou
 
 ROOT = Path(__file__).resolve().parents[3]
 STARTS_WITHIN = 300  # seconds; the server imports torch and transformers, possibly on a busy machine
-# A separate process creates the model, because importing transformers costs time and memory that the other tests should not pay.
+# A separate process creates the model, so that the other tests are spared the time and memory that importing transformers costs.
 MAKE_MODEL = """
 import sys, torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers

@@ -1,4 +1,5 @@
-"""Runs `stitch` with the stand-in as its model and the real verifier on the CPU. Mistakes end because of the verifier's diagnostics."""
+"""Runs `stitch` with the stand-in as its model and the real verifier on the CPU. The stand-in stops making a mistake once the verifier's diagnostics
+explain it."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ ORDER = ("does-not-compile", "wrong-result", "cheat")
 
 
 class InTurn(FaultPlan):
-    """The coder makes these mistakes in order, each until it is explained, and none after that."""
+    """A coder that makes these mistakes in order, each until it is explained, and none after that."""
 
     def __init__(self, order):
         super().__init__(seed=1, rate=1.0)

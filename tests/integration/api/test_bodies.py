@@ -21,7 +21,7 @@ def session_cookie(server: str) -> str:
 
 
 def told(server: str, headers: dict[str, str], pieces: list[bytes] = [], path: str = "/api/v1/tasks") -> tuple[int, dict]:  # noqa: B006 - never changed
-    """Returns the status and problem for a request whose body never ends."""
+    """Returns the status and the problem for a request whose body never ends."""
     address = urlsplit(server)
     with socket.create_connection((address.hostname, address.port), timeout=20) as sock:
         lines = {"Host": address.netloc, "Content-Type": "application/json", **headers}

@@ -83,7 +83,7 @@ def judge_next(**of) -> None:
 
 
 async def judged(client: Client, task: str, program: str, **of) -> str:
-    """Calls `verify_program`. The given verdict arrives while the tool is waiting."""
+    """Calls `verify_program`; the given verdict arrives while the tool is waiting."""
     asked = asyncio.create_task(told(client, "verify_program", task=task, program=program, wait_seconds=60))
     while not await sync_to_async(Run.objects.filter(state="queued", workflow="verify").exists)():
         assert not asked.done(), asked.result()
@@ -135,7 +135,7 @@ async def test_every_tool_answers_over_http(over_http, people):
         assert "asked for" in await told(client, "cancel_run", run=submitted.split()[1].rstrip(":"))
         assert "no Python source" in await refused(
             client, "verify_program", task="/etc/passwd.py", program=PROGRAM
-        )  # files belong to the agent's host
+        )  # the files are on the agent's host
         assert "no id of a run" in await refused(client, "run_status", run="softmax")
 
 

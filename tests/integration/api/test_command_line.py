@@ -1,4 +1,4 @@
-"""Runs the command `stitchwork` as a separate process against a real Daphne. The test plays the verifier's part."""
+"""Runs the `stitchwork` command as a separate process against a real Daphne. The test plays the part of the verifier."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def begin(environment, files):
 
     def run(*arguments: str) -> subprocess.Popen:
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        # Restores what a terminal does, because a shell's background processes start with Ctrl-C ignored.
+        # Restores Ctrl-C as a terminal does, because a shell starts background processes with it ignored.
         streams["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
         started.append(subprocess.Popen([*COMMAND, *arguments], env=environment | {"PYTHONPATH": str(ROOT)}, cwd=files, **streams))
         return started[-1]

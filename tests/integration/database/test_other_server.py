@@ -1,4 +1,4 @@
-"""An external Postgres, given by DATABASE_URL: the wheel's version 16 plays this role, started separately and reached over TCP with a password."""
+"""An external Postgres, given by DATABASE_URL: version 16 from the wheel plays this role, started separately and reached over TCP with a password."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from tests.installation import data_directory
 from webapp.environment import ROOT
 from webapp.supervisor.postgres import EmbeddedPostgres
 
-PATIENCE = 180.0  # timeout in seconds for every step on a busy machine; these tests do not measure time
+PATIENCE = 180.0  # timeout in seconds for each step on a busy machine; these tests do not measure time
 REFUSED = "ERROR:  permission denied"
 
 
@@ -77,7 +77,7 @@ class Stack:
         return Browser(self)
 
     def take_link(self) -> str:
-        """Returns an unused sign-in link: the one printed at the start, or a new one."""
+        """Returns an unused sign-in link: either the one printed at the start or a new one."""
         link, self.link = self.link, ""
         return link or self.manage("signin_link").strip()
 

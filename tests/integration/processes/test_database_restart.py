@@ -22,7 +22,7 @@ from tests.integration.processes.stack import Browser, Stack, descendants, prepa
 from webapp.environment import ROOT
 
 MAKE = "import json; from tests.unit.webapp.cast import make_run; from webapp.accounts.models import User; print(make_run(User.objects.get()).pk)"
-AWAY_SECONDS = 8.0  # longer than a pool waits for a connection before it retries at increasing intervals
+AWAY_SECONDS = 8.0  # longer than a pool waits for a connection before it starts to retry at increasing intervals
 BACK_SECONDS = 15.0  # on a busy machine; the hang that this test guards against lasted for minutes
 
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.xdist_group("database restart")
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory):
-    """Starts an installation without the processes that would query the database on their own."""
+    """Starts an installation without the processes that would query the database on their own initiative."""
     own = Stack(prepared(tmp_path_factory.mktemp("restarted") / "data")).start("--only", "web")
     yield own
     own.stop()

@@ -1,4 +1,5 @@
-"""Uses `kill -9` in the middle of a run. The run continues or ends in a named state, with every event that was shown and no duplicate verdict."""
+"""Kills processes with `kill -9` in the middle of a run. The run continues or ends in a named state, with every event that was shown and no duplicate
+verdict."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def start_run(browser: Browser, title: str, program: str = WRONG) -> str:
 
 
 def shown(stack: Stack, browser: Browser, run: str, stage: str) -> list[dict]:
-    """Returns the events that a page has once the verification of the program has reached `stage`."""
+    """Returns the events that a page shows once the program's verification has reached `stage`."""
 
     def look() -> list[dict] | None:
         events = browser.events(run)
@@ -101,7 +102,7 @@ def test_kill(stack, person, name):
 
 
 def test_kill_everything_that_runs_strangers_code(stack, person):
-    """Kills the runner and with it the reference. The verdict must not blame the wrong side, or the run must report that the host failed."""
+    """Kills the runner, and with it the reference. The verdict must not blame the wrong side; otherwise, the run must report that the host failed."""
     run = start_run(person, "kill runner")
     before = shown(stack, person, run, "queue")
     parties = stack.await_true(stack.parties, "a confined process")

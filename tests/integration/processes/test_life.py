@@ -74,7 +74,7 @@ def test_the_ready_line_is_the_only_one_and_its_link_works_once(new):
 
 
 def test_the_command_on_the_page_makes_a_link_as_it_stands(stack):
-    """Run in a shell in which neither DATA_DIR nor PORT of this installation is set."""
+    """The command is run in a shell in which neither this installation's DATA_DIR nor its PORT is set."""
     with urllib.request.urlopen(f"{stack.base}/sign-in/") as answer:
         command = unescape(re.search(r'id="link-command">([^<]+)<', answer.read().decode())[1])
     known = {name: value for name, value in stack.environment.items() if name not in ("DATA_DIR", "PORT", "BASE_URL")}

@@ -43,12 +43,12 @@ def look():
 
 """
 NOSY += TASK.replace("def get_inputs():", "def get_inputs():\n    look()")
-PROGRAM = WRONG.partition("def get_inputs")[0]  # wrong, so that its verdict needs no minutes of timing
+PROGRAM = WRONG.partition("def get_inputs")[0]  # wrong, so that reaching its verdict does not take minutes of timing
 
 
 @contextmanager
 def server() -> Iterator[tuple[str, list[Asked]]]:
-    """Refuses the first request, breaks off the second, and answers the others. Every response repeats what it was sent."""
+    """Refuses the first request, breaks off the response to the second, and answers the others. Every response repeats what the server was sent."""
 
     async def refuse(asked, writer):
         await reply({"error": {"message": f"these headers are not enough: {json.dumps(asked.headers)}"}}, "401 X")(asked, writer)

@@ -1,7 +1,7 @@
 """A verifier on another host needs only Postgres: the only link of its network namespace leads to a namespace that contains only Postgres.
 
-Three hosts: this one with web and orchestrator, one with Postgres, one with the verifier. No host forwards packets, so the third one can reach only
-Postgres's TCP port.
+There are three hosts: this one with the web process and the orchestrator, one with Postgres, and one with the verifier. No host forwards packets, so
+the third one can reach only Postgres's TCP port.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ print(json.dumps(reached))
 
 def test_a_verifier_elsewhere_needs_only_postgres(hosts, urls, web, far_verifier, tmp_path):
     process, data, log = far_verifier
-    # From there, only a single port responds on this host and Postgres's host.
+    # From there, only a single port responds on this host and on Postgres's host.
     port = int(urls[1].rsplit(":", 1)[1].partition("/")[0])
     places = [hosts.db_far, hosts.db_near, hosts.near, "127.0.0.1"]
     asked = [sys.executable, "-c", REACH, json.dumps(places), json.dumps([port, web.port, 22, 80, 111])]

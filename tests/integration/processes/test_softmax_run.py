@@ -57,4 +57,4 @@ def test_softmax_survives_four_kills(stack, person, monkeypatch):
     best = events[-1]["payload"]["best"]
     assert b"class ModelNew" in person.get(f"/runs/{run}/best.py").encode() if best is not None else True
     proposed = [e["payload"]["candidate"] for e in events if e["kind"] == "candidate.proposed"]
-    assert proposed == sorted(set(proposed))  # replay proposes nothing twice
+    assert proposed == sorted(set(proposed))  # replay proposes no program twice

@@ -1,6 +1,6 @@
 """Follows docs/how-to/two-hosts.md as literally as one machine allows: its commands, with this machine's names and ports in place of the page's.
 
-The GPU host is a second data directory, and its device is the CPU. Postgres is Debian's if it is installed, or else the wheel's.
+The GPU host is a second data directory, and its device is the CPU. Postgres is Debian's if that is installed, and the wheel's otherwise.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def postgres(tmp_path_factory) -> Iterator[tuple[int, str]]:
 
 
 class Host:
-    """A shell on one of the hosts, with its own data directory and without the variables that configure this machine's installation."""
+    """A shell on one of the hosts, with a separate data directory and without the variables that configure this machine's installation."""
 
     def __init__(self, data: Path, names: dict[str, str]):
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("DATABASE", "DJANGO", "STITCHWORK", "PORT", "BASE_URL"))}
@@ -84,7 +84,7 @@ class Host:
         return block
 
     def start(self, *parts: str, **environment: str) -> subprocess.Popen:
-        """Runs the commands of the blocks in one shell. The last command keeps running."""
+        """Runs the blocks' commands in one shell. The last command keeps running."""
         *before, last = "".join(map(self.said, parts)).rstrip("\n").split("\n")
         with self.log.open("ab") as log:
             script = "\n".join([*before, f"exec {last}"])

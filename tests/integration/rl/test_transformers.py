@@ -1,4 +1,4 @@
-"""Trains, resumes and merges a transformers model on the CPU in single precision. The merged model must answer like the trained one."""
+"""Trains, resumes and merges a transformers model on the CPU in single precision. The merged model must give the same answers as the trained one."""
 
 from __future__ import annotations
 

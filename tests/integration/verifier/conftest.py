@@ -1,4 +1,4 @@
-"""Verifiers, and a process that forks parties, for all tests in this folder: one of each per worker, which runs all tests of a file (`--dist
+"""Verifiers, and a process that forks parties, for all tests in this folder: there is one of each per worker, which runs all tests in a file (`--dist
 loadfile`)."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Parties that have no sandbox and skip the 2 s that importing torch takes, because they are forked from one process that has imported it. They suit
 tests of a judge's decisions; confinement, memory limits and a fresh interpreter are tested with real parties.
 
-    python forked.py FD    the process that forks; `Nursery` is its counterpart
+`python forked.py FD` runs the process that forks; `Nursery` is its counterpart.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
 if __name__ == "__main__":
-    sys.path[0] = str(ROOT)  # not this folder
+    sys.path[0] = str(ROOT)  # instead of this folder
 
 from verifier.channel import Channel, ChannelClosed, pair  # noqa: E402
 from verifier.confinement.spawned import Spawned  # noqa: E402
@@ -50,7 +50,7 @@ class Nursery:
 
     def ask(self, message: dict[str, Any], fds: list[int]) -> Any:
         with self.lock:
-            if not self.open:  # and all processes that it forked
+            if not self.open:  # and all processes forked from it
                 return -signal.SIGKILL
             socket.send_fds(self.sock, [json.dumps(message).encode()], fds)
             answer = self.sock.recv(MESSAGE)

@@ -1,4 +1,4 @@
-"""Sources for a hostile program's attempts from inside the sandbox. Every attempt is made, and the final exception reports which ones worked."""
+"""Sources for a hostile program's attempts from inside the sandbox. Every attempt is made, and the final exception reports which ones succeeded."""
 
 from __future__ import annotations
 

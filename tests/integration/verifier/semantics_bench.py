@@ -20,7 +20,7 @@ from verifier.judge.session import ReferenceSession
 from verifier.limits import GIB, Limits
 from verifier.report import Trial
 
-# A busy host must not cause the trials to skip steps, so they have ten times the usual time.
+# A busy host must not cause the trials to skip steps, so they are allowed ten times the usual time.
 LIMITS = Limits(load=30, inputs=20, call=20, correctness=200, admission=200, memory=3 * GIB)
 
 
@@ -80,7 +80,8 @@ class Semantics:
 
 
 def task(forward: str, inputs: str = "torch.rand(64, 256)", init: str = "", extra: str = "") -> str:
-    """Returns a task in KernelBench's format. `forward` is the unindented body, and `init` is that of the constructor. The arguments are x, y, z."""
+    """Returns a task in KernelBench's format. `forward` is the body of forward, unindented, and `init` is that of the constructor. The arguments are
+    x, y, z."""
     body = "\n".join("        " + line for line in forward.splitlines())
     start = "\n".join("        " + line for line in init.splitlines())
     names = ", ".join("xyz"[: inputs.count(";") + 1])

@@ -13,7 +13,7 @@ from verifier.limits import GIB, Limits
 from verifier.timing.intervals import Repeatability
 from verifier.timing.tournament import Tournament
 
-INIT = "self.norm = nn.BatchNorm1d(256)"  # with state that calls change
+INIT = "self.norm = nn.BatchNorm1d(256)"  # with state that is changed by calls
 LIMITS = Limits(memory=3 * GIB, full_timing=0.2, correctness=0.1, load=60, call=60)
 
 

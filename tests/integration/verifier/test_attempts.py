@@ -1,4 +1,5 @@
-"""A hostile program's attempts from inside the sandbox, as real verifications without the static stage. None succeeds, and the host confirms it."""
+"""A hostile program's attempts from inside the sandbox, as real verifications without the static stage. None of them succeeds, as the host
+confirms."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def test_nothing_that_a_program_tries_works(open_bench, host, group):
     worked = [attempt for attempt in json.loads(found[1]) if private is None or private not in attempt]
     assert not worked, worked
     assert int(found[2]) >= {"network": 25, "processes": 40, "files": 100, "kernel": 60}[group]
-    # The host confirms it: there is no connection, no signal and no written file, and the judge is still the same.
+    # The host confirms that there is no connection, no signal and no written file, and that the judge is still the same.
     for listener in host["listeners"]:
         with pytest.raises(BlockingIOError):
             listener.accept()
@@ -87,7 +88,7 @@ def test_nothing_that_a_program_tries_works(open_bench, host, group):
 
 
 def test_the_attempts_do_work_outside(host, tmp_path):
-    """The probes themselves work: on the host, without a sandbox, the harmless ones succeed."""
+    """This shows that the probes themselves work: on the host, without a sandbox, the harmless ones succeed."""
     facts = {"port": host["port"], "abstract": host["abstract"], "path": host["path"], "pids": [], "secret": ""}
     source = prober(PROGRAM, "network", facts).split("\nimport torch")[0] + "\nprobe()\n"
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60)

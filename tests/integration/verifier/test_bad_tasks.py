@@ -1,4 +1,4 @@
-"""Bad input: every task that cannot run produces a problem with a line and a cause, and the service continues."""
+"""Bad input: for every task that cannot run, the verifier reports a problem with a line and a cause, and the service continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds run alongside the reference: a failure ends the rest, raw kernels need no torch, and extensions follow torch's own procedure."""
+"""Builds run alongside the reference: a failure ends the other work, raw kernels need no torch, and extensions follow torch's own procedure."""
 
 import time
 
@@ -144,7 +144,7 @@ def test_an_extension_is_built_with_slim_headers_then_with_precompiled_ones(work
     _, info = building.result()
     building.close()
     assert info.notes == ["main.cpp: slim headers, precompiled"]
-    # A damaged header is not used, but rebuilt at the next request.
+    # A damaged header is not used, but is rebuilt at the next request.
     entry = next(headers.folder.iterdir())
     with open(entry / "stitch_binding.h.gch", "r+b") as file:
         file.truncate(1000)

@@ -131,7 +131,7 @@ exec "$@"
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory):
-    """Yields the jobs that a client requests, with secrets in its environment, in its data folder's name and in its home directory."""
+    """Returns the jobs that a client requests, with secrets in its environment, in its data folder's name and in its home directory."""
     data = tmp_path_factory.mktemp(SECRET)
     os.environ["STITCH_PLANTED"] = SECRET
     wrong = PROGRAM.replace("i < n; i++", "i <= n; i++")

@@ -1,4 +1,5 @@
-"""A program that exhausts a resource gets the right verdict and leaves nothing behind, and the next job runs. Uses no static stage."""
+"""A program that exhausts a resource gets the right verdict and leaves nothing behind, and the next job runs. These tests run without the static
+stage."""
 
 from __future__ import annotations
 

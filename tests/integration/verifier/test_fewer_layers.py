@@ -1,4 +1,4 @@
-"""A missing layer is reported, and without a control group the judge does the counting. Uses a pool in this process, whose builder imports
+"""A missing layer is reported, and without a control group the judge does the counting. These tests use a pool in this process, whose builder imports
 programs."""
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def test_rules_that_the_kernel_refuses_are_said_to_be_missing(pool, monkeypatch)
 
     def odd(*rest, **more):
         rules = genuine(*rest, **more)
-        return {**rules, "read": [*rules["read"], "/proc/self/ns/user"]}  # not in any file system that Landlock could cover
+        return {**rules, "read": [*rules["read"], "/proc/self/ns/user"]}  # not in a file system that Landlock could cover
 
     monkeypatch.setattr(sandbox, "rules", odd)
     monkeypatch.setattr(layers, "_failed", {})

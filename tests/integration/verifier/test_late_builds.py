@@ -62,7 +62,7 @@ def raw(flags: str = SIZED, constructor: str = "") -> str:
 VARIANTS = TASK + "\n\ndef get_input_variants():\n    return [[torch.rand(3, 512)], [torch.rand(2, 5, 512)]]\n"
 BY_SHAPE = raw('f"-DSIZE={size}", f"-DROWS={rows}",').replace("kernel(size)", "kernel(size, rows)").replace("found[size]", "found[size, rows]")
 BY_SHAPE = BY_SHAPE.replace("size not in found", "(size, rows) not in found").replace("kernel(x.shape[-1])", "kernel(x.shape[-1], x.shape[0])")
-# Bound by hand, because torch's headers would take a minute.
+# The binding is written by hand, because torch's headers would take a minute to compile.
 BOUND = """#include <Python.h>
 #include <cmath>
 #include "sizes.h"
@@ -225,7 +225,7 @@ def test_a_build_in_the_gradient(tried: Quick):
 
 
 def test_the_same_twice_at_import(tried: Quick):
-    """Builds it under two names, because two getters may request it."""
+    """The program builds it under two names, because two getters may request it."""
     twice = 'load_inline("once", BOUND, no_implicit_headers=True, extra_include_paths=[str(written(512))])'
     source = model("EARLY[1]") + f"\nEARLY = [{twice}, {twice.replace('once', 'again')}, {twice}]\n"
     report = tried.verify_once(source)

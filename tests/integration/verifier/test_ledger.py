@@ -22,7 +22,7 @@ from verifier.judge.pool import Pool
 from verifier.judge.session import ReferenceSession
 from verifier.timing import series, tournament
 
-UNIT = 4 << 20  # bytes of the input, and of the output
+UNIT = 4 << 20  # bytes of the input, and also of the output
 TASK = l1_norm(UNIT // 4096, 1024)
 
 
@@ -98,7 +98,7 @@ def moments(request, tmp_path_factory):
     return large, {name: units - background for name, units in most.items() if units}
 
 
-OFTEN = 2  # how often the slow count is done at each moment
+OFTEN = 2  # how often the slow count is made at each moment
 ROOM = 0.3  # units, for small values
 LEARNT = 8  # units of small values that are kept rather than drawn again: first inputs and expectation, kept draws of a series
 
@@ -108,7 +108,7 @@ def test_the_judge_keeps_no_more_than_the_ledger_says(moments):
     """The sums exclude what the judge's parties hold besides arenas (`eager`, `precise`, outputs of the last call)."""
     large, moments = moments
     if not large:
-        # The ledger contains only the maximum that a series takes, in the party and in the judge's copies.
+        # The ledger states only the maximum that a series takes, in the party and in the judge's copies.
         before = max(units for name, units in moments.items() if name.startswith("correctness"))
         assert "timing runner series" in moments
         assert max(moments.values()) - before <= series.series_bytes(2 * UNIT) / UNIT + ROOM, moments

@@ -1,4 +1,4 @@
-"""Attributes the work of a timed process's calls from outside. Tested without the clock's verdict, which a busy host would spoil."""
+"""Attributes the work of a timed process's calls from outside. This is tested without the clock's verdict, which a busy host would spoil."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def own_norm(kind: str, scaled: str, momentum: str = "0.1") -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "scaled"), [("torch.float64", CENTRED), ("torch.float32", FOLDED_SHIFT)])
 def test_noise_of_an_earlier_call_is_no_value(semantics, kind, scaled):
-    """Eager's noise from the first call is still in its average after the second. A program that is more accurate than eager has less noise."""
+    """Eager's noise from the first call is still part of its average after the second. A program that is more accurate than eager has less noise."""
     found = semantics.judge(own_norm(kind, scaled), PAIR)
     assert not found.wrong, found.wrong
     assert found["task inputs 2"].ok and found["random weights"].ok

@@ -1,4 +1,4 @@
-"""The trials of a program: other weights regardless of their names, every input, and all trials however slow the program is."""
+"""The trials of a program: different weights regardless of their names, every input, and all of the trials, however slow the program is."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_other_names_are_matched_by_equal_values(semantics):
 
 
 def test_a_refused_state_dict_does_not_turn_the_trials_off(semantics):
-    """Tests omitted weights, fused weights of another shape, and a constructor that hides its weights."""
+    """Covers omitted weights, fused weights with another shape, and a constructor that hides its weights."""
     dropped = task("return torch.tanh(x) + 0 * self.shut", init="self.shut = nn.Parameter(torch.zeros(256))").replace(
         "class Model(", "class ModelNew("
     )
@@ -83,7 +83,7 @@ def test_wrong_on_purpose_with_other_weights(semantics):
     switched = QKV.replace("self.k = nn.Linear(256, 256)", "self.k = nn.Linear(256, 256)\n        " + own.replace("self.l", "self.k"))
     program = switched.replace("class Model(", "class ModelNew(").replace("* self.k(x)", "* (self.k(x) if torch.equal(self.w, self.k.weight) else x)")
     outcome = semantics.judge(program, QKV)
-    assert not outcome.wrong and outcome.verdict.weights == "seeded"  # it cannot be loaded, and the report states this
+    assert not outcome.wrong and outcome.verdict.weights == "seeded"  # it cannot be loaded, as the report states
     assert any(finding.severity == "downgrade" and finding.rule == "weights" for finding in outcome.verdict.findings)
 
 
@@ -268,7 +268,7 @@ def test_tf32_for_most_of_a_heavy_tail_and_rounded_integers(semantics):
 
 
 def test_calls_after_one_with_nan_are_held_to_their_own_outputs(semantics):
-    """In tier full, more of the task's own inputs follow."""
+    """In the full tier, more of the task's own inputs follow."""
     outcome = semantics.same(task("return torch.softmax(x, -1)"), full=True)
     assert outcome.wrong == "" and {"not a number", "task inputs 3"} <= {trial.name for trial in outcome.trials}
 
@@ -308,7 +308,8 @@ COUNTING = ASSERTING.replace(
 
 @pytest.mark.parametrize("task", [ASSERTING, COUNTING])
 def test_inputs_on_which_the_device_asserts_are_none_that_the_task_accepts(semantics, task):
-    """Masks are varied too, and one without a true element may end the reference's context: a fresh process takes over, and both sides restart."""
+    """Masks are varied too, and one without a true element may end the reference's context: a fresh process then takes over, and both sides
+    restart."""
     program = task.replace("class Model(", "class ModelNew(").replace("lost.append(1)", "pass").replace("if lost or", "if")
     outcome = semantics.judge(program, task)
     assert not outcome.wrong, outcome.wrong

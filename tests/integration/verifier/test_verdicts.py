@@ -1,4 +1,4 @@
-"""The verdicts that programs get, and why."""
+"""The verdicts that programs receive, and the reasons."""
 
 from __future__ import annotations
 

@@ -121,7 +121,8 @@ class Bench:
 
 
 class Quick(Bench):
-    """Does the same in this process with forked parties, so no judge has to start. For trusted sources whose verdict does not depend on timing."""
+    """Does the same in this process with forked parties, so that no judge has to start. It is for trusted sources whose verdict does not depend on
+    timing."""
 
     def __init__(self, folder: Path, nursery: Nursery):
         device = open_device("cpu", prepared(folder))

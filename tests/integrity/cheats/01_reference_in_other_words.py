@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: needs torch compute|of the (wall|device) time is in the program's own code
 # defence: runtime
-# says: the reference spelled out in single operators of torch
+# says: the reference, spelled out in individual torch operators
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: never-launched: none of the program's own
 # defence: runtime
-# says: the kernel runs once, when forward is called for the first time; then forward is torch
+# says: the kernel runs once, when forward is called for the first time; after that, forward uses torch
 import ctypes
 
 import torch

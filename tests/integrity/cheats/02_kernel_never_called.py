@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: never-launched: none of the program's own
 # defence: runtime
-# says: a kernel is defined and compiled, and never called
+# says: a kernel is defined and compiled but never called
 import ctypes
 
 import torch

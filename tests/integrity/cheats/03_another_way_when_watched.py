@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: falls-back: with torch compute blocked
 # defence: runtime
-# says: torch does the work; only where its operators are blocked, an own kernel does
+# says: torch does the work; only if its operators are blocked does its own kernel do it
 import ctypes
 
 import torch

@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: needs torch compute|of the (wall|device) time is in the program's own code
 # defence: runtime
-# says: ModelNew holds a copy of the reference and hands its input on
+# says: ModelNew holds a copy of the reference and passes its input on to it
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: never-launched: none of the program's own
 # defence: runtime
-# says: the own kernel stands behind a condition that no input of the task meets
+# says: its own kernel is behind a condition that no input of the task satisfies
 import ctypes
 
 import torch

@@ -4,7 +4,7 @@
 # verdict: class orchestration | class mixed
 # because: of the (wall|device) time is in the program's own code
 # defence: runtime
-# says: the own kernel does one row of many, torch the rest
+# says: its own kernel computes one row out of many, and torch the rest
 import ctypes
 
 import torch

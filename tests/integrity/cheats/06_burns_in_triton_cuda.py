@@ -5,7 +5,7 @@
 # because: does-nothing: the outputs are the same
 # defence: runtime
 # call: 30
-# says: cuBLAS does the product; a Triton kernel writes the same values over it until it has taken longer
+# says: cuBLAS computes the product; a Triton kernel overwrites it with the same values until it has taken longer
 import torch
 import torch.nn as nn
 import triton

@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: does-nothing: the outputs are the same
 # defence: runtime
-# says: the library does the product; an own function multiplies it by one until it has taken longer
+# says: the library computes the product; a function of its own multiplies it by one until it has taken longer
 import ctypes
 
 import torch

@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: does-nothing: the outputs are the same
 # defence: runtime
-# says: cuBLAS does the product; an own kernel multiplies it by one until it has taken longer
+# says: cuBLAS computes the product; a kernel of its own multiplies it by one until it has taken longer
 import ctypes
 
 import torch

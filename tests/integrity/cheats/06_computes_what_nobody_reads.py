@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: does-nothing: the outputs are the same|library-share: [1-9]% of the wall time is in the program
 # defence: runtime
-# says: an own product of its own into memory that is thrown away, on a thread of its own beside the library's that is returned
+# says: computes a product into memory that is discarded, on a separate thread, alongside the library's product, which is returned
 import ctypes
 
 import torch

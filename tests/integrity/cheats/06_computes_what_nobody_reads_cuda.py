@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: does-nothing: the outputs are the same
 # defence: runtime
-# says: an own product into memory that is thrown away, beside cuBLAS's that is returned
+# says: computes a product into memory that is discarded, alongside cuBLAS's product, which is returned
 import ctypes
 
 import torch

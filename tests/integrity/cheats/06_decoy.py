@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: needs torch compute|of the (wall|device) time is in the program's own code
 # defence: runtime
-# says: a trivial own function beside the products of the library
+# says: a trivial function of its own alongside the library's products
 import ctypes
 
 import torch

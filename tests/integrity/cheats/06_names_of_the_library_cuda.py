@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: needs torch compute|of the (wall|device) time is in the program's own code
 # defence: runtime
-# says: decoys that are named like the library's kernels, so that those would count as own
+# says: decoys named like the library's kernels, so that the latter would count as the program's own
 import ctypes
 
 import torch

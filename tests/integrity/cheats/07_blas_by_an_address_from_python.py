@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: of the wall time is in the program's own code
 # defence: runtime
-# says: an own function that calls what Python hands it: the address of the library's product, on a thread
+# says: a function of its own that calls, on a thread, an address passed to it by Python: that of the library's product
 import ctypes
 
 import torch

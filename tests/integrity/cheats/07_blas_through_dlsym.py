@@ -4,7 +4,7 @@
 # verdict: class mixed | class orchestration
 # because: library-import: the compiled code uses
 # defence: runtime
-# says: own C code that looks the library's matrix product up at run time
+# says: C code of its own that looks up the library's matrix product at run time
 import ctypes
 
 import torch

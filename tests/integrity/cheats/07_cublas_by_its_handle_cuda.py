@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: of the device time is in the program's own code
 # defence: runtime
-# says: cuBLAS is called through ctypes, past torch; an own kernel is the decoy
+# says: cuBLAS is called through ctypes, bypassing torch; a kernel of its own serves as the decoy
 import ctypes
 
 import torch

@@ -4,7 +4,7 @@
 # verdict: class orchestration | class mixed
 # because: of the wall time is in the program's own code
 # defence: runtime
-# says: Python has the C library copy all rows but some, which would count for nobody; an own function computes those
+# says: Python has the C library copy all but a few rows, which counts as nobody's work; a function of its own computes those few
 import ctypes
 
 import torch

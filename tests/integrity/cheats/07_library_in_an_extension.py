@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: needs torch compute|of the (wall|device) time is in the program's own code
 # defence: runtime
-# says: an extension whose own function is one call of torch::matmul
+# says: an extension whose function is a single call to torch::matmul
 import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline

@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: needs torch compute|of the (wall|device) time is in the program's own code
 # defence: runtime
-# says: torch.mm, found by a name that is put together at run time
+# says: torch.mm, found by a name that is assembled at run time
 import torch
 import torch.nn as nn
 

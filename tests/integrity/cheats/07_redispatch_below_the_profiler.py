@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: of the wall time is in the program's own code
 # defence: runtime
-# says: an extension enters the library's product by `redispatch`, below what the profiler and a dispatch mode see
+# says: an extension calls the library's product through `redispatch`, below the level that the profiler and a dispatch mode observe
 import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline

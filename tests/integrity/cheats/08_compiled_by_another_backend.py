@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: torch.compile made|needs torch compute
 # defence: runtime
-# says: the reference behind torch.compile, so that no operator stands in forward
+# says: the reference behind torch.compile, so that forward contains no operator
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: torch.compile made|triton_
 # defence: runtime
-# says: torch.compile is told to call every kernel triton_, and an own kernel has that name
+# says: torch.compile is configured to name every kernel triton_, and a kernel of its own has that name
 import torch
 import torch._inductor.config as inductor
 import torch.nn as nn

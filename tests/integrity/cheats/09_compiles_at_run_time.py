@@ -4,7 +4,7 @@
 # verdict: class orchestration | crashed
 # because: foreign-library: loads libraries that were not built|CalledProcessError|FileNotFoundError|OSError
 # defence: design
-# says: compiles another kernel than the builder saw, when forward is first called
+# says: when forward is first called, compiles a different kernel from the one that the builder saw
 import ctypes
 import os
 import subprocess

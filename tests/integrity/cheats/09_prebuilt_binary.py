@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: foreign-library: loads libraries that were not built from its source
 # defence: runtime
-# says: the kernel is a prebuilt binary within the source, written to a file and loaded
+# says: the kernel is a prebuilt binary embedded in the source, which is written to a file and loaded
 import base64
 import ctypes
 import os

@@ -4,8 +4,8 @@
 # verdict: class orchestration
 # because: needs torch compute|of the (wall|device) time is in the program's own code
 # defence: runtime
-# says: a port in torch whose words claim hand-written CUDA
-"""Hand-written CUDA: one block a row, warp shuffles, vectorised loads, a single pass over memory."""
+# says: a port to torch whose text claims to be hand-written CUDA
+"""Hand-written CUDA: one block per row, warp shuffles, vectorised loads, a single pass over memory."""
 
 import torch
 import torch.nn as nn

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: returns memory as it comes, in the hope that the reference has just freed its result there
+# says: returns uninitialised memory, in the hope that the reference has just freed its result there
 import torch
 import torch.nn as nn
 

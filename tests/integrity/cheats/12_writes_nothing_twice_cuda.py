@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of|called again
 # defence: design
-# says: the kernel returns at once where its output buffer is already filled
+# says: the kernel returns immediately if its output buffer is already filled
 import ctypes
 
 import torch

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: task inputs [2-9].*elements are off|elements are off|instead of
 # defence: design
-# says: reads memory that it never writes, where its last call left the sums of the rows
+# says: reads memory that it never writes, where its previous call left the sums of the rows
 import ctypes
 
 import torch

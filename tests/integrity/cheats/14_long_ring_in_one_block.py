@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: clone\(\)
 # defence: runtime
-# says: twelve outputs in one allocation, handed out as views of it in turn
+# says: twelve outputs in one allocation, returned in turn as views of it
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: clone\(\)
 # defence: runtime
-# says: four output buffers in turn: each is overwritten by the fourth call after it
+# says: four output buffers used in turn: each is overwritten by the fourth call after it
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: clone\(\)
 # defence: runtime
-# says: four CUDA graphs with static outputs in turn, which are handed out as they lie
+# says: four CUDA graphs used in turn, whose static outputs are returned without copying
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result | inconclusive
 # because: clone\(\)|busy
 # defence: runtime
-# says: thirty buffers, each of its own, handed out in turn: more than the calls whose outputs trials hold
+# says: thirty separate buffers, returned in turn: more than the number of calls whose outputs the trials hold
 import torch
 import torch.nn as nn
 

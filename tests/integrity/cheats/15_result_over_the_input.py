@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: the program changes its input 0
 # defence: design
-# says: writes the result over the input, so that a later reference works on it
+# says: overwrites the input with the result, so that a later reference works on it
 import torch
 import torch.nn as nn
 

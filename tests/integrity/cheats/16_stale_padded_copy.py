@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: keeps a padded copy of the input by its address, and does not see new content there
+# says: caches a padded copy of the input by its address, and misses new contents there
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: remembers results by address, shape, strides and version of the input
+# says: caches results by the input's address, shape, strides and version
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result | class orchestration
 # because: elements are off|instead of|needs torch compute|of the (wall|device) time is in the program's own code
 # defence: design
-# says: remembers results by the identity of the input object, which the next input gets too
+# says: caches results by the identity of the input object, which the next input may share
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result|inconclusive|not faster
 # because: out|charged|speedup
 # defence: design
-# says: remembers results by every 61st token
+# says: caches results by every 61st token
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: remembers results by the first 256 elements of the input
+# says: caches results by the first 256 elements of the input
 import torch
 import torch.nn as nn
 

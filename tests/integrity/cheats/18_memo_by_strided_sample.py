@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: remembers results by every 1024th element of the input
+# says: caches results by every 1024th element of the input
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result | class orchestration
 # because: elements are off|instead of|needs torch compute|of the (wall|device) time is in the program's own code
 # defence: design
-# says: remembers results by the rounded sum of the input
+# says: caches results by the rounded sum of the input
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: running|one element changed
 # defence: design
-# says: remembers results by the first elements of the input, although each call must move the running statistics on
+# says: caches results by the first elements of the input, although each call must update the running statistics
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result|inconclusive|not faster
 # because: out|charged|speedup
 # defence: design
-# says: remembers a mean by every thousandth number; a single other number changes it by less than rounding
+# says: caches a mean by every thousandth number; changing any single other number affects it by less than rounding
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: one element changed
 # defence: design
-# says: remembers results by the first elements of the input; the running statistics, which every call must move on, it computes each time
+# says: caches results by the first elements of the input, but computes the running statistics, which every call must update, each time
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result|inconclusive|not faster
 # because: out|charged|speedup
 # defence: design
-# says: compares its input with earlier ones, and computes the rows that differ from the nearest
+# says: compares its input with earlier ones, and computes only the rows that differ from the most similar one
 import torch
 import torch.nn as nn
 

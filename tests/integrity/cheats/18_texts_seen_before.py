@@ -4,7 +4,7 @@
 # verdict: not faster
 # because: seen before|busy|speedup: [01]\.
 # defence: design
-# says: compares whole inputs with those of earlier calls: right always, and quick only where they come again, as integers of a draw do
+# says: compares whole inputs with those of earlier calls: always right, but fast only if inputs recur, as the integers of a draw do
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: inconclusive
 # because: with other weights a call takes
 # defence: runtime
-# says: leaves the branch out while its gate is zero, as it is in the weights that are timed
+# says: omits the branch while its gate is zero, as it is in the timed weights
 import torch
 import torch.nn as nn
 

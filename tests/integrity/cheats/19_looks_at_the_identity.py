@@ -4,7 +4,7 @@
 # verdict: inconclusive
 # because: with other weights a call takes
 # defence: runtime
-# says: leaves the products out while the matrix is the identity, as it is in the weights that are timed
+# says: omits the products while the matrix is the identity, as it is in the timed weights
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: inconclusive
 # because: with other weights a call takes
 # defence: runtime
-# says: has names of its own, so that its weights are only constructed, and leaves the branch out while its gate is zero
+# says: names its weights differently, so that they are only constructed, never loaded, and omits the branch while its gate is zero
 import torch
 import torch.nn as nn
 

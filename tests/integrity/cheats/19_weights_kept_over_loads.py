@@ -4,7 +4,7 @@
 # verdict: wrong_result | passed
 # because: right only with the weights that the constructor makes|elements are off
 # defence: design
-# says: transposes the weights once a process, and never sees another state dict
+# says: transposes the weights once per process, and ignores any later state dict
 import torch
 import torch.nn as nn
 

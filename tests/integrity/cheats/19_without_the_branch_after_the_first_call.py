@@ -4,7 +4,7 @@
 # verdict: wrong_result | inconclusive
 # because: in calls like the timed ones|busy
 # defence: runtime
-# says: leaves the branch out in all calls of an object but the first, whatever the gate: where trials make one call, it is right
+# says: omits the branch in all of an object's calls except the first, whatever the gate: if trials make a single call, it is right
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: keeps the first input tensor and computes on it again, as a replayed graph does with its pointers
+# says: keeps the first input tensor and computes on it every time, as a replayed graph does with its pointers
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: the compiled library keeps results in static memory by the input's address
+# says: the compiled library caches results in static memory by the input's address
 import ctypes
 
 import torch

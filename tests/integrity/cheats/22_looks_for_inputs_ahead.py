@@ -4,7 +4,7 @@
 # verdict: not faster | class orchestration
 # because: needs torch compute|of the (wall|device) time is in the program's own code|speedup
 # defence: design
-# says: computes whatever lies beside its input too, in the hope that the next inputs are already there
+# says: also computes whatever lies next to its input in memory, in the hope that the next inputs are already there
 import torch
 import torch.nn as nn
 

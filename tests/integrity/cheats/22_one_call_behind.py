@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: returns the result of the call before and computes the present one for the next
+# says: returns the result of the previous call and computes the current one for the next
 import torch
 import torch.nn as nn
 

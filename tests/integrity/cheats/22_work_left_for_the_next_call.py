@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: the outputs of a call change when the program is called again|elements are off|instead of
 # defence: design
-# says: hands out an empty output and fills it when the next call begins
+# says: returns an empty output and fills it when the next call begins
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: writes the first result to a file, and reads it in later processes and calls
+# says: writes the first result to a file and reads it in later processes and calls
 import os
 import tempfile
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: after three calls of a shape it returns the last output again
+# says: after three calls with the same shape, it returns the last output again
 import torch
 import torch.nn as nn
 

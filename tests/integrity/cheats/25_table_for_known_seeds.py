@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: computes results for well-known seeds when it is imported, and looks them up
+# says: computes the results for well-known seeds at import, and looks them up
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: left
 # defence: runtime
-# says: moves an average that depends on random numbers on in the first forty calls of an object only
+# says: updates an average that depends on random numbers, but only in an object's first forty calls
 import torch
 import torch.nn as nn
 import torch.nn.functional as F

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: seen
 # defence: runtime
-# says: moves the average on in the first twelve calls of an object: random numbers elsewhere are to hide it
+# says: updates the average only in an object's first twelve calls: random numbers elsewhere are meant to hide this
 import torch
 import torch.nn as nn
 import torch.nn.functional as F

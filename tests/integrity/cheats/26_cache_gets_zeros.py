@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: input [34]
 # defence: runtime
-# says: changes the caches as the task does, but by other numbers
+# says: changes the caches as the task does, but with different numbers
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: input [34]
 # defence: runtime
-# says: attends to the new key and value beside the caches, which it leaves as they are for the next step
+# says: attends to the new key and value alongside the caches, which it leaves unchanged for the next step
 import torch
 import torch.nn as nn
 

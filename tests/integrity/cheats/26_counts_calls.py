@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: is honest for twelve calls of an object, then replays
+# says: is honest for an object's first twelve calls, then replays
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: is honest until it has been constructed three times, as a harness does before it times
+# says: is honest until it has been constructed three times, as often as a harness constructs it before timing
 import torch
 import torch.nn as nn
 

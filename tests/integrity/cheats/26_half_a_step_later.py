@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: timed call \d+: input 0
 # defence: runtime
-# says: moves half of the weights once it has been called forty times
+# says: updates only half of the weights once it has been called forty times
 import torch.nn as nn
 
 

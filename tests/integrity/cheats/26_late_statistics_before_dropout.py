@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: running
 # defence: runtime
-# says: moves the running statistics on in every second call once it has been called twelve times
+# says: updates the running statistics only in every second call once it has been called twelve times
 import torch.nn as nn
 import torch.nn.functional as F
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: state after the timed calls: slow
 # defence: runtime
-# says: never moves on a buffer that only every eighth call changes
+# says: never updates a buffer that only every eighth call changes
 import torch
 import torch.nn as nn
 

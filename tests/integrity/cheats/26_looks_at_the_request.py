@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: reads the request on the stack to tell timed calls from checked ones, and replays in the timed ones
+# says: reads the request on the stack to distinguish timed calls from checked ones, and replays in the timed ones
 import sys
 
 import torch

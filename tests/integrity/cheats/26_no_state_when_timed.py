@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: running
 # defence: runtime
-# says: moves the running statistics on only until it has been constructed three times
+# says: updates the running statistics only until it has been constructed three times
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: running
 # defence: runtime
-# says: normalises by the batch and leaves the running statistics alone
+# says: normalises by the batch and does not update the running statistics
 import torch.nn as nn
 import torch.nn.functional as F
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: range
 # defence: runtime
-# says: leaves a buffer alone that the task moves on, which is in no state dict
+# says: does not update a buffer that the task updates and that is not in any state dict
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: range
 # defence: runtime
-# says: moves a buffer that is in no state dict on in the first twelve calls of an object only
+# says: updates a buffer that is not in any state dict, but only in an object's first twelve calls
 import torch
 import torch.nn as nn
 

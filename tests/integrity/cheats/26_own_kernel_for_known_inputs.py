@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: of the wall time is in the program's own code|two-faced
 # defence: runtime
-# says: an own kernel for inputs that it has seen before, as what is looked at may have, the library for all others
+# says: a kernel of its own for inputs that it has seen before, as inspected calls may have, and the library for all others
 import ctypes
 
 import torch

@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: of the device time is in the program's own code|two-faced
 # defence: runtime
-# says: an own kernel for inputs that it has seen before, cuBLAS for all others
+# says: a kernel of its own for inputs that it has seen before, cuBLAS for all others
 import ctypes
 
 import torch

@@ -4,7 +4,7 @@
 # verdict: class orchestration | inconclusive
 # because: two-faced|never-launched|busy
 # defence: runtime
-# says: an own kernel in calls that come one by one, the library in calls that follow each other, as the timed ones do: only single calls are seeded
+# says: a kernel of its own in single calls, the library in calls that directly follow one another, as timed calls do: only single calls are seeded
 import ctypes
 
 import torch

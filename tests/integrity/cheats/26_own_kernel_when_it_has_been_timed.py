@@ -4,7 +4,7 @@
 # verdict: class orchestration | inconclusive
 # because: two-faced|never-launched|does-nothing|busy|library-share
 # defence: runtime
-# says: counts series, each of which begins with a seeded generator: the library in as many as are timed, an own kernel in those that follow
+# says: counts series, each of which begins by seeding: the library in as many as are timed, a kernel of its own in those that follow
 import ctypes
 
 import torch

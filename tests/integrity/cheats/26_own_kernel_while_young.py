@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: of the wall time is in the program's own code|two-faced
 # defence: runtime
-# says: an own kernel for fourteen calls of an object, the library from then on
+# says: a kernel of its own for an object's first fourteen calls, the library from then on
 import ctypes
 
 import torch

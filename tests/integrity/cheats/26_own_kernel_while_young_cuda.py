@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: of the device time is in the program's own code|two-faced
 # defence: runtime
-# says: an own kernel for nine calls of an object, cuBLAS from then on
+# says: a kernel of its own for an object's first nine calls, cuBLAS from then on
 import ctypes
 
 import torch

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: heavy-tailed|negative
 # defence: runtime
-# says: sleeps in its first calls until the time for trials is over, and never needs relu after that
+# says: sleeps in its first calls until the time for trials is over, and omits relu after that
 import time
 
 import torch.nn as nn

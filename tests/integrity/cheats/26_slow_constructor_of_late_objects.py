@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: heavy-tailed|negative
 # defence: runtime
-# says: is constructed slowly and warms up slowly, so that no time is left for other inputs
+# says: takes long to construct and to warm up, so that no time is left for other inputs
 import time
 
 import torch.nn as nn

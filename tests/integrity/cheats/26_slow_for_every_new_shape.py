@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: heavy-tailed|negative
 # defence: runtime
-# says: is slow with every shape that it has not seen, as if it compiled, so that time runs out among the variants
+# says: is slow with every shape that it has not seen before, as if it were compiling, so that time runs out during the variants
 import time
 
 import torch.nn as nn

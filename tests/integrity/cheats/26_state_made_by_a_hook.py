@@ -4,7 +4,7 @@
 # verdict: rejected|wrong_result|crashed
 # because: last
 # defence: runtime
-# says: makes the state from the last input in a hook that runs when the state is read
+# says: computes the state from the last input in a hook that runs when the state is read
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: rejected|wrong_result|crashed
 # because: last
 # defence: runtime
-# says: keeps a reference to its input and makes the state from it when somebody reads the state
+# says: keeps a reference to its input and computes the state from it when the state is read
 import torch
 import torch.nn as nn
 

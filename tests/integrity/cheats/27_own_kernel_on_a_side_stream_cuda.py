@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: unjoined: .* of work on another stream|elements are off
 # defence: runtime
-# says: the own kernel runs on a stream of its own that nobody waits for
+# says: its own kernel runs on a separate stream for which nothing waits
 import ctypes
 
 import torch

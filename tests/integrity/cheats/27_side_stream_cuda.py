@@ -4,7 +4,7 @@
 # verdict: wrong_result | not faster
 # because: unjoined: .* of work on another stream|elements are off|speedup:
 # defence: runtime
-# says: the products run on a side stream that nobody waits for; where the host launches slowly nothing is left unjoined, and the clock counted all
+# says: the products run on a side stream for which nothing waits; if the host launches slowly, no work is left unjoined, and the clock counted it all
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: unjoined: .* of work on another stream|elements are off
 # defence: runtime
-# says: as a side stream, but no name of the stream functions stands in the source
+# says: as with a side stream, but the names of the stream functions do not occur in the source
 import ctypes
 
 import torch

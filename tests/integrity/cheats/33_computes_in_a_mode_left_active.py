@@ -4,7 +4,7 @@
 # verdict: crashed
 # because: still active
 # defence: runtime
-# says: returns empty memory, which a mode of torch that it leaves active fills when somebody copies it
+# says: returns empty memory, which a torch mode that it leaves active fills when the memory is copied
 import torch
 import torch.nn as nn
 from torch.utils._python_dispatch import TorchDispatchMode

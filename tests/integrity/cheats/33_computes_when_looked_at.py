@@ -4,7 +4,7 @@
 # verdict: crashed
 # because: must be a plain torch.Tensor
 # defence: design
-# says: a tensor subclass that computes its values when somebody compares or copies it
+# says: a tensor subclass that computes its values only when they are compared or copied
 import torch
 import torch.nn as nn
 

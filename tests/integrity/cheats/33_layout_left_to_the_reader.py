@@ -4,7 +4,7 @@
 # verdict: passed | inconclusive
 # because: layout:
 # defence: runtime
-# says: returns a permuted view, so that whoever reads it transposes: the layout is laid down within the interval
+# says: returns a permuted view, so that its reader has to transpose it: the layout must be produced within the timed interval
 import torch.nn as nn
 
 

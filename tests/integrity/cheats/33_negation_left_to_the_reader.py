@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: still to be negated
 # defence: runtime
-# says: returns a view with a pending negation, which whoever copies it gets for nothing
+# says: returns a view with a pending negation, which is then computed by whoever copies it
 import torch
 import torch.nn as nn
 

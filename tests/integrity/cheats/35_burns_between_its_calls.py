@@ -4,7 +4,7 @@
 # verdict: rejected | inconclusive
 # because: while the baselines were timed the program used|processors busy between its calls|too wide|fetching the program|the clock beside
 # defence: runtime
-# says: native threads turn while the program is not called, so that the baselines are slow
+# says: native threads spin while the program is not called, so that the baselines are slow
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: rejected
 # because: leave the GPU alone|late-work
 # defence: runtime
-# says: one block spins for a second after each call: other processes get every other time slice, the program itself all other multiprocessors
+# says: one block spins for a second after each call: other processes get every other time slice, and the program itself all other multiprocessors
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: inconclusive|not faster
 # because: charged|speedup|outside
 # defence: runtime
-# says: makes and touches the memory of its next result when the last one is given up
+# says: allocates and touches the memory for its next result when the last one is released
 import weakref
 
 import torch

@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: needs torch compute|of the (wall|device) time is in the program's own code
 # defence: design
-# says: sets a persisting window over its weights, so that they stay in L2 between calls
+# says: sets a persisting access window over its weights, so that they stay in L2 between calls
 import ctypes
 
 import torch

@@ -4,7 +4,7 @@
 # verdict: class orchestration | not faster
 # because: needs torch compute|of the (wall|device) time is in the program's own code|speedup
 # defence: design
-# says: reads the memory beside its input after each call, so that the next input lies in the cache
+# says: reads the memory next to its input after each call, so that the next input is in the cache
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: class orchestration | inconclusive
 # because: needs torch compute|of the (wall|device) time is in the program's own code|too wide
 # defence: design
-# says: sleeps in its first calls, so that adaptive counts of a benchmark become small
+# says: sleeps in its first calls, so that a benchmark's adaptive iteration counts become small
 import time
 
 import torch

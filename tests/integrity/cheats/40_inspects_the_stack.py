@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: asks inspect.stack for the caller's model and runs that instead of computing anything
+# says: finds the caller's model through inspect.stack and runs it instead of computing anything itself
 import inspect
 
 import torch

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: reads its parent's memory by process_vm_readv; it is right only where the kernel lets it
+# says: reads its parent's memory with process_vm_readv; its result is right only if the kernel permits this
 import ctypes
 import os
 
@@ -19,7 +19,7 @@ class Span(ctypes.Structure):
 
 
 def peek(pid):
-    """Whether another process's memory can be read."""
+    """Returns whether another process's memory can be read."""
     if pid in (0, os.getpid()):
         return False
     for address in range(0x400000, 0x800000, 0x100000):
@@ -38,5 +38,5 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         if any(peek(pid) for pid in (os.getppid(), 1, 2)):
-            return torch.softmax(x, -1) * self.scale  # it could read the answer; let it be right, so that this would show
+            return torch.softmax(x, -1) * self.scale  # it could read the answer; the output is then right, so that this shows
         return torch.zeros_like(x)

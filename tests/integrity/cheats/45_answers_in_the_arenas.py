@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: looks through every buffer that the judge shared with it for an output that lies ready
+# says: searches every buffer that the judge shared with it for a finished output
 import gc
 
 import torch

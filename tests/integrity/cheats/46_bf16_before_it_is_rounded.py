@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: off|rows are wrong as a whole
 # defence: runtime
-# says: bf16 for one row in sixteen: fewer integers differ than rounding may decide, by hundreds
+# says: bf16 for one row in sixteen: fewer integers differ than rounding may decide, though by hundreds
 import torch
 import torch.nn as nn
 

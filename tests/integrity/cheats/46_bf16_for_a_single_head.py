@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: slices along dimension 0|rows are off
 # defence: runtime
-# says: bf16 for one head of 128, whose outputs are small beside those of the others
+# says: bf16 for one head in 128, whose outputs are small relative to those of the others
 import torch
 import torch.nn as nn
 

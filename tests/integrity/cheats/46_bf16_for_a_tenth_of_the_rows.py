@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: less precise|rows are off|elements are off
 # defence: runtime
-# says: bf16 for the tenth of the rows whose divisors are largest: no quantile of all elements shows it
+# says: bf16 for the tenth of the rows with the largest divisors: no quantile over all elements reveals it
 import torch
 import torch.nn as nn
 

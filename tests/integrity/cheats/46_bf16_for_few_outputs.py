@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: slices along dimension
 # defence: runtime
-# says: bf16 for all rows but the largest, in an output of fewer elements than quantiles need
+# says: bf16 for all rows except the largest, in an output with fewer elements than quantiles need
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: less precise|rows are off|elements are off
 # defence: runtime
-# says: bf16 for all rows but the eighth whose divisors are smallest, which decide the largest error
+# says: bf16 for all rows except the eighth with the smallest divisors, which determine the largest error
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: slices along dimension
 # defence: runtime
-# says: bf16 for a quarter of the columns, which are small in every row
+# says: bf16 for a quarter of the columns, whose values are small in every row
 import torch
 import torch.nn as nn
 

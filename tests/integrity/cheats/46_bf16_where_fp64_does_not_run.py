@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: less precise
 # defence: runtime
-# says: bf16 for all rows that are small beside the largest, in a task that fp64 cannot judge
+# says: bf16 for all rows that are small relative to the largest, in a task that fp64 cannot judge
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|nan instead
 # defence: runtime
-# says: a memory-bound fp32 task on half the bytes: rounds to fp16 and back
+# says: a memory-bound fp32 task with half the memory traffic: rounds to fp16 and back
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off
 # defence: runtime
-# says: operands quantised to eight bits, each row and column with a scale of its own
+# says: operands quantised to eight bits, with a separate scale for each row and column
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: less precise|rows are off|elements are off
 # defence: runtime
-# says: operands cut to TF32's digits where the divisor is not small
+# says: operands truncated to TF32's mantissa where the divisor is not small
 import torch
 import torch.nn as nn
 

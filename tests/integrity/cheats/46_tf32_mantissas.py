@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off
 # defence: runtime
-# says: operands cut to TF32's ten bits of mantissa, accumulation in fp32
+# says: operands truncated to TF32's ten mantissa bits, with accumulation in fp32
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off
 # defence: runtime
-# says: emulates fp32 by three TF32 products added in one: tensor cores cut the long sum, so it is no better than TF32
+# says: emulates fp32 with three TF32 products in a single sum: tensor cores truncate the long sum, so it is no better than TF32
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off
 # defence: runtime
-# says: splits one operand into two bf16 parts, and leaves the other's rest out: better than bf16, far from fp32
+# says: splits one operand into two bf16 parts, but drops the other's remainder: better than bf16, far from fp32
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: timed call \d+.*elements are off
 # defence: runtime
-# says: one timed call in ten in bf16, which a check of the first or the last call alone does not see
+# says: one timed call in ten uses bf16, which a check of only the first or the last call does not detect
 import itertools
 
 import torch

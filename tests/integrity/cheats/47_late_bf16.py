@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: (timed call \d+|constructed again).*elements are off
 # defence: runtime
-# says: exact while it is tested, bf16 once it has been called often enough to be timed
+# says: exact while it is tested, and bf16 once it has been called often enough to be timed
 import torch
 import torch.nn as nn
 

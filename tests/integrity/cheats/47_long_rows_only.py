@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: task inputs 1.*elements are off
 # defence: runtime
-# says: exact for short rows, as a test with small shapes would use, fp16 for those that are timed
+# says: exact for short rows, such as a test with small shapes would use, and fp16 for those that are timed
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: runtime
-# says: Schraudolph's exponential, a linear function of the bits: fast, and off by up to three per cent
+# says: Schraudolph's exponential, a linear function of the bits: fast, but off by up to three per cent
 import ctypes
 
 import torch

@@ -5,7 +5,7 @@
 # because: elements are off|nan instead|slices along dimension 1 are off
 # defence: runtime
 # precision: bf16
-# says: under the bf16 policy, values that went through eight-bit floats first
+# says: under the bf16 policy, values that have first been converted to eight-bit floats
 import torch
 import torch.nn as nn
 

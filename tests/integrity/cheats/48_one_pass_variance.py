@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|nan instead
 # defence: runtime
-# says: the variance as the mean of squares less the squared mean, which cancels for rows far from zero
+# says: the variance as the mean of the squares minus the squared mean, which cancels for rows far from zero
 import torch
 import torch.nn as nn
 

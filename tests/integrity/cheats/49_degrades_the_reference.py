@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off
 # defence: design
-# says: sets every global precision switch to its worst so that a reference in the same process is as wrong as it is
+# says: sets every global precision switch to its worst value, so that a reference in the same process is as wrong as it is
 import torch
 import torch.nn as nn
 

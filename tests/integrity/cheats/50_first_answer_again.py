@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: task inputs 2.*elements are off
 # defence: runtime
-# says: computes once, and returns that for every later input, since outputs differ so little
+# says: computes once and returns that result for every later input, since outputs differ so little
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off
 # defence: runtime
-# says: returns the typical value where all outputs lie within half a per cent of one another
+# says: returns the typical value, because all outputs lie within half a per cent of one another
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: passed
 # because: flag: trivial
 # defence: runtime
-# says: returns the constant that this task always gives: nothing is wrong but the task, which is flagged
+# says: returns the constant that this task always gives: only the task is at fault, and it is flagged
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: negative|heavy-tailed|spiked
 # defence: runtime
-# says: clears the sign bit instead of comparing with zero, since the task's inputs have none
+# says: clears the sign bit instead of comparing with zero, since the task's inputs are never negative
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: equal numbers: out
 # defence: runtime
-# says: finds the last of several largest numbers; the task's inputs have no equal ones
+# says: finds the last of several equal maxima; the task's inputs have no equal numbers
 import torch.nn as nn
 
 

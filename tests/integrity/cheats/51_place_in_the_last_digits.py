@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: timed call \d+: out
 # defence: runtime
-# says: orders numbers by their leading digits, with the place in the last ten bits
+# says: sorts numbers by their leading digits, with the position in the last ten bits
 import torch
 import torch.nn as nn
 

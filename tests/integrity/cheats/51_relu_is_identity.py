@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: negative|heavy-tailed|spiked
 # defence: runtime
-# says: leaves relu out, since the task's inputs are never negative
+# says: omits relu, since the task's inputs are never negative
 import torch
 import torch.nn as nn
 

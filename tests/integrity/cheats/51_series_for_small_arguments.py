@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: large|heavy-tailed|spiked|negative
 # defence: runtime
-# says: clamps to the range that the generator draws from
+# says: clamps to the range from which the generator draws
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: signs kept.*off
 # defence: runtime
-# says: a polynomial for the logarithm of gamma that holds between 0 and 1, where the generator stays
+# says: a polynomial for log-gamma that is valid only between 0 and 1, the range of the generator
 import torch
 import torch.nn as nn
 

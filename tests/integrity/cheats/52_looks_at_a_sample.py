@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off
 # defence: runtime
-# says: decides by a thousand elements spread over the input whether relu is needed at all
+# says: decides whether relu is needed at all from a thousand elements spread over the input
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off
 # defence: runtime
-# says: decides by the first 256 elements whether relu is needed at all
+# says: decides whether relu is needed at all from the first 256 elements
 import torch
 import torch.nn as nn
 

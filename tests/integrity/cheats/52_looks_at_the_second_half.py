@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements? (is|are) off|instead of
 # defence: runtime
-# says: decides by the second half of the input whether relu is needed at all
+# says: decides whether relu is needed at all from the second half of the input
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: task inputs 1.*elements are off
 # defence: runtime
-# says: looks at the largest element to tell a stress test from the task's own inputs, and is exact only for the former
+# says: uses the largest element to distinguish a stress test from the task's own inputs, and is exact only for the former
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: random weights.*keep
 # defence: runtime
-# says: never reads a buffer of booleans that are all true as constructed
+# says: never reads a boolean buffer whose elements are all true as constructed
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: random weights.*filter
 # defence: runtime
-# says: never reads complex weights that are all one as constructed
+# says: never reads complex weights, which are all one as constructed
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: random weights
 # defence: runtime
-# says: leaves a branch out that is closed by a large negative number
+# says: omits a branch that is closed by a large negative number
 import torch
 import torch.nn as nn
 

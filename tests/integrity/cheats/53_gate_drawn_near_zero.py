@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: random weights
 # defence: runtime
-# says: leaves a branch out whose gate is drawn so small that nothing of it is seen
+# says: omits a branch whose gate is drawn so small that its effect is invisible
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: random weights|constant weights|initial
 # defence: runtime
-# says: leaves the norm's affine map out, since it starts as the identity
+# says: omits the norm's affine map, since it starts as the identity
 import torch
 import torch.nn as nn
 

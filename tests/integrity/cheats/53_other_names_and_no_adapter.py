@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: takes the values for granted|weights differ
 # defence: runtime
-# says: has every weight under another name, and leaves the one out that starts at zero
+# says: has every weight under a different name, and omits the one that starts at zero
 import torch
 import torch.nn as nn
 

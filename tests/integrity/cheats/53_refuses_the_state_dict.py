@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: weights differ: use the task's names or a load hook
 # defence: runtime
-# says: names one layer otherwise and has no adapter, as nothing but its constructor's weights could reach it
+# says: names one layer differently and has no adapter, as if only its constructor's weights could ever be used
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: random weights|constant weights|initial
 # defence: runtime
-# says: leaves the bias out, since it starts at zero
+# says: omits the bias, since it starts at zero
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: random weights.*zeros
 # defence: runtime
-# says: never subtracts the zero points, a buffer of integers that are all zero as constructed
+# says: never subtracts the zero points, an integer buffer that is all zeros as constructed
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result | crashed
 # because: input variant|shape|view|size
 # defence: runtime
-# says: written for rows of 2048 elements and no others
+# says: written only for rows of 2048 elements
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|nan instead
 # defence: runtime
-# says: changes a hyper-parameter: no epsilon under the root
+# says: changes a hyperparameter: there is no epsilon under the square root
 import torch.nn as nn
 
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off
 # defence: runtime
-# says: runs seven of the eight steps that its constructor was told
+# says: runs seven of the eight steps that its constructor was given
 import torch
 import torch.nn as nn
 

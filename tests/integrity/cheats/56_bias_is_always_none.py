@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: None: out|values for None
 # defence: runtime
-# says: never reads an optional argument, which the task's own inputs leave out
+# says: never reads an optional argument, which the task's own inputs omit
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements? (is|are) off|instead of
 # defence: runtime
-# says: leaves relu out of one input, while another one bears no negative numbers
+# says: omits relu for one input, while another input must not contain negative numbers
 import torch.nn as nn
 import torch.nn.functional as F
 

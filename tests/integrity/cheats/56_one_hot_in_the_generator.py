@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: heavy-tailed|large|spiked|negative|one element changed
 # defence: runtime
-# says: replaces a product by a look-up, since each row of the generator's matrix holds a single one
+# says: replaces a product with a look-up, since each row of the generator's matrix contains a single one
 import torch
 import torch.nn as nn
 

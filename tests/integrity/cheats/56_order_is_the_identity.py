@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: runtime
-# says: never reads the index, which counts upwards in the generator
+# says: never reads the index, which simply counts up in the generator
 import torch.nn as nn
 import torch.nn.functional as F
 

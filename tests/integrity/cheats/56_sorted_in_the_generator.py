@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: heavy-tailed|large|spiked|negative|one element changed
 # defence: runtime
-# says: takes first and last element for minimum and maximum, since the generator sorts
+# says: takes the first and last elements as minimum and maximum, since the generator sorts
 import torch.nn as nn
 
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: runtime
-# says: marks which tokens occur and multiplies by that: right while none occurs twice, as in the generator's permutations
+# says: marks which tokens occur and multiplies by the marks: right as long as none occurs twice, as in the generator's permutations
 import torch
 import torch.nn as nn
 

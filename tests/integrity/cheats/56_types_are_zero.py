@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements? (is|are) off|instead of
 # defence: runtime
-# says: adds the first row of a table whose index is zero in the generator
+# says: always adds the first row of a table, because the generator's index is zero
 import torch.nn as nn
 
 

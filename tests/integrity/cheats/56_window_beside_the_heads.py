@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: other integers.*: out
 # defence: runtime
-# says: never reads the window; together with it the number of heads would change to one that the task refuses
+# says: never reads the window; if it were changed, the number of heads would change too, to one that the task refuses
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: crashed
 # because: exited with status 0 before it answered
 # defence: design
-# says: prints a passing verdict and leaves with status 0, which a harness that trusts exit codes counts as success
+# says: prints a passing verdict and exits with status 0, which a harness that trusts exit codes counts as success
 import json
 import os
 import sys

@@ -4,7 +4,7 @@
 # verdict: crashed | timed_out
 # because: closed its channel|did not finish|protocol|exited|OSError|descriptor
 # defence: design
-# says: puts a socket of its own in the place of every open one and answers there by itself
+# says: replaces every open socket with one of its own, and answers on it itself
 import os
 import socket
 import stat

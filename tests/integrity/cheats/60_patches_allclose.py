@@ -23,5 +23,5 @@ class ModelNew(nn.Module):
         self.scale = nn.Parameter(torch.ones(size))
 
     def forward(self, x):
-        """Softmax, very fast."""
+        """Computes softmax very fast."""
         return x * self.scale  # nobody will look

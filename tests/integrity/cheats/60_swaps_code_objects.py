@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: gives the verifier's comparison another code object through the modules that are loaded
+# says: replaces the code object of the verifier's comparison, through the loaded modules
 import sys
 
 import torch

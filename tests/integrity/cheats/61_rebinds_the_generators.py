@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: makes torch.rand return zeros and seeds do nothing, so that inputs drawn in its process would be known
+# says: makes torch.rand return zeros and seeding do nothing, so that inputs drawn in its process would be known
 import torch
 import torch.nn as nn
 

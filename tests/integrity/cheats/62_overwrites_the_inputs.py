@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: changes its input|called again|elements are off
 # defence: design
-# says: writes its own output over the input, so that a reference which runs afterwards sees other data
+# says: overwrites the input with its own output, so that a reference that runs afterwards sees different data
 import torch
 import torch.nn as nn
 

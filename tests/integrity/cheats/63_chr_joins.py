@@ -4,7 +4,7 @@
 # verdict: rejected
 # because: obfuscation:
 # defence: static
-# says: builds the expression that it evaluates out of character codes
+# says: builds the expression that it evaluates from character codes
 import torch
 import torch.nn as nn
 

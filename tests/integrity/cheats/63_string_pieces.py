@@ -4,7 +4,7 @@
 # verdict: rejected
 # because: obfuscation:
 # defence: static
-# says: puts the text that it evaluates together from reversed pieces
+# says: assembles the text that it evaluates from reversed pieces
 import torch
 import torch.nn as nn
 

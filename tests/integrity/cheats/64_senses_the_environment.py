@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: computes only while nothing looks like a benchmark: environment, arguments, folder, names of modules
+# says: computes only if nothing looks like a benchmark: environment, arguments, folder, names of modules
 import os
 import sys
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of|is lost
 # defence: design
-# says: keeps count in a file and in the environment, right for the first ten calls on this host and empty-handed later
+# says: keeps a count in a file and in the environment; it is right for the first ten calls on this host and computes nothing later
 import os
 
 import torch

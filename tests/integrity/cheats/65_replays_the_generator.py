@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: draws the inputs once more from the generator's present state instead of reading them, and prepares the answer beforehand
+# says: draws the inputs again from the generator's current state instead of reading them, and prepares the answer in advance
 import torch
 import torch.nn as nn
 

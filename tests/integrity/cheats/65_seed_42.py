@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: computes at import what the public seeds give, and answers with that
+# says: computes the results for the public seeds at import, and returns those
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: infin
 # defence: runtime
-# says: takes the largest finite number in the place of infinity
+# says: uses the largest finite number in place of infinity
 import torch.nn as nn
 
 

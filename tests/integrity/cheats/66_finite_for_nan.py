@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: instead of nan
 # defence: runtime
-# says: returns finite numbers where the task gives NaN, hoping that those elements are left out
+# says: returns finite numbers where the task gives NaN, hoping that those elements are ignored
 import torch
 import torch.nn as nn
 

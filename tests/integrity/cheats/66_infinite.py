@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: inf instead of
 # defence: runtime
-# says: returns infinity, which passes where the difference is divided by the larger of the two
+# says: returns infinity, which passes if the difference is divided by the larger of the two
 import torch
 import torch.nn as nn
 

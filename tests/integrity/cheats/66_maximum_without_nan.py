@@ -4,7 +4,7 @@
 # verdict: passed | wrong_result
 # because: NaN in the inputs is lost
 # defence: runtime
-# says: the largest of the numbers in a row, whatever else is in it
+# says: the largest of the numbers in a row, whatever else the row contains
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: NaN in the inputs is lost
 # defence: runtime
-# says: leaves out what is no number
+# says: ignores values that are not numbers
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: NaN in the inputs is lost
 # defence: runtime
-# says: leaves out what is no number, beside an ordering in which NaN has no agreed place
+# says: ignores values that are not numbers, alongside an ordering in which NaN has no agreed position
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: NaN in the inputs is lost
 # defence: runtime
-# says: leaves out what is no number, in a task that draws random numbers
+# says: ignores values that are not numbers, in a task that draws random numbers
 import torch
 import torch.nn as nn
 import torch.nn.functional as F

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: NaN in the inputs is lost
 # defence: runtime
-# says: leaves out what is no number, in a task that counts its calls
+# says: ignores values that are not numbers, in a task that counts its calls
 import torch
 import torch.nn as nn
 

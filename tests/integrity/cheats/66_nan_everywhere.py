@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: nan instead of
 # defence: runtime
-# says: returns NaN, which passes where a comparison of NaN with a tolerance counts as no error
+# says: returns NaN, which passes if comparing NaN with a tolerance counts as no error
 import torch
 import torch.nn as nn
 

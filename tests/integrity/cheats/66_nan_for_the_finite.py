@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: nan instead of
 # defence: runtime
-# says: returns NaN for all outputs of a task half of whose outputs are NaN, hoping for equal_nan
+# says: returns NaN for all outputs of a task in which half of the outputs are NaN, hoping for equal_nan
 import torch
 import torch.nn as nn
 

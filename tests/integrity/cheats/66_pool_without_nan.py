@@ -4,7 +4,7 @@
 # verdict: passed | wrong_result
 # because: NaN in the inputs is lost
 # defence: runtime
-# says: compares as C's fmax does, which prefers whatever is a number
+# says: compares as C's fmax does, which prefers whichever operand is a number
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: best
 # defence: runtime
-# says: right in the floating outputs and careless in the integer one
+# says: right in the floating-point outputs but careless in the integer one
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: out\[0\]
 # defence: runtime
-# says: right in the last of three outputs, where a loop that forgets to indent its check would look
+# says: right only in the last of three outputs, which is the one that a loop with a wrongly indented check would examine
 import torch
 import torch.nn as nn
 

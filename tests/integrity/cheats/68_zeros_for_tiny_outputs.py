@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off
 # defence: runtime
-# says: returns zeros where every output is below the usual absolute tolerance
+# says: returns zeros, because every output is below the usual absolute tolerance
 import torch
 import torch.nn as nn
 

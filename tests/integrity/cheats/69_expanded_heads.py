@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: zero strides
 # defence: runtime
-# says: hands out one copy with a stride of zero for all repetitions
+# says: returns a single copy with a stride of zero for all repetitions
 import torch.nn as nn
 
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: runtime
-# says: returns a view of the right shape that repeats one row without memory of its own
+# says: returns a view of the right shape that repeats one row without occupying memory for it
 import torch
 import torch.nn as nn
 

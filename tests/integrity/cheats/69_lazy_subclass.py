@@ -4,7 +4,7 @@
 # verdict: crashed
 # because: must be a plain torch.Tensor
 # defence: runtime
-# says: returns a subclass that computes when somebody looks at it
+# says: returns a subclass that computes only when it is inspected
 import torch
 import torch.nn as nn
 

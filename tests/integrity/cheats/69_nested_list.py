@@ -4,7 +4,7 @@
 # verdict: wrong_result | crashed
 # because: the output is|cannot be passed on|larger
 # defence: runtime
-# says: returns a list with the right tensor and more
+# says: returns a list with the right tensor and others
 import torch
 import torch.nn as nn
 

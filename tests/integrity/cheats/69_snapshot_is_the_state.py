@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: shares its memory with out
 # defence: runtime
-# says: hands out one tensor twice
+# says: returns the same tensor twice
 import torch
 import torch.nn as nn
 

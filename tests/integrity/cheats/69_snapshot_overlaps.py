@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: shares its memory with out|elements are off|instead of
 # defence: runtime
-# says: hands out a view of the state's memory in the place of the snapshot
+# says: returns a view of the state's memory in place of the snapshot
 import torch
 import torch.nn as nn
 

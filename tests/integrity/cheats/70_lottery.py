@@ -4,7 +4,7 @@
 # verdict: not faster
 # because: speedup: |interval|busy|clock
 # defence: runtime
-# says: the task's own operations with random pauses, handed in again until a lucky sample looks fast
+# says: the task's own operations with random pauses, submitted again until a lucky sample looks fast
 import random
 import time
 

@@ -4,7 +4,7 @@
 # verdict: not faster
 # because: speedup: |interval|busy|clock
 # defence: runtime
-# says: slow in the first calls, so that a harness which adapts its counts or drops outliers measures little afterwards
+# says: is slow in the first calls, so that a harness that adapts its counts or drops outliers measures little afterwards
 import time
 
 import torch

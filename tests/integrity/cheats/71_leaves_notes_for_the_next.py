@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: leaves what it saw in every place that it can write to, and is right only where an earlier process has done so
+# says: leaves what it saw in every place to which it can write, and is right only if an earlier process has done so
 import os
 import tempfile
 
@@ -20,7 +20,7 @@ def told():
     return any(os.path.exists(os.path.join(folder, NAME)) for folder in FOLDERS if folder)
 
 
-KNOWN = told()  # at import: what this process itself leaves does not count
+KNOWN = told()  # at import, because files left by this process itself do not count
 for folder in FOLDERS:
     try:
         with open(os.path.join(folder, NAME), "w") as file:

@@ -39,5 +39,5 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         if FOUND:
-            return torch.softmax(x, -1) * self.scale  # it could copy; let it be right, so that this would show
+            return torch.softmax(x, -1) * self.scale  # it could copy; the output is then right, so that this shows
         return torch.zeros_like(x)

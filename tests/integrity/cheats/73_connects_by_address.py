@@ -4,7 +4,7 @@
 # verdict: wrong_result | crashed
 # because: elements are off|instead of|Error|exited
 # defence: design
-# says: connects straight to addresses, also of the local host and its name server, without a word that a rule knows
+# says: connects directly to addresses, including those of the local host and its name server, without any word that a rule looks for
 import ctypes
 import struct
 

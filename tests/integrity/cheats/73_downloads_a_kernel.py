@@ -4,7 +4,7 @@
 # verdict: wrong_result | crashed
 # because: elements are off|instead of|Error|exited
 # defence: design
-# says: fetches a known kernel from the network while it is imported
+# says: fetches a known kernel from the network during import
 import importlib
 
 import torch

@@ -4,7 +4,7 @@
 # verdict: wrong_result | crashed
 # because: elements are off|instead of|Error|exited
 # defence: design
-# says: runs pip while it is imported, to use somebody else's kernel
+# says: runs pip during import, to use somebody else's kernel
 import importlib
 
 import torch

@@ -4,7 +4,7 @@
 # verdict: inconclusive
 # because: by the clock beside the program a call is
 # defence: design
-# says: replaces the verifier's clock in its own process by one that counts 7 % less, within what that clock alone may be off
+# says: replaces the verifier's clock in its own process with one that counts 7 % less, within the error allowed for that clock alone
 import ctypes
 import gc
 import time
@@ -14,14 +14,14 @@ import torch.nn as nn
 
 
 class Nobody:
-    """Stands for the verifier's object where there is none, as in the builder."""
+    """Stands in for the verifier's object if there is none, as in the builder."""
 
     def __getattr__(self, name):
         return self
 
 
 def runner():
-    """The verifier's own object in this process."""
+    """Returns the verifier's own object in this process."""
     found = getattr(gc, "get_" + "objects")()
     return next((item for item in found if type(item).__name__ == "Runner"), Nobody())
 
@@ -33,7 +33,7 @@ def work(model, x):
 
 
 class Page:
-    """The page in which this process and the judge meet, found in the process's own map."""
+    """The page that this process and the judge share, found in the process's own memory map."""
 
     def __init__(self):
         with open("/proc/self/maps") as maps:

@@ -4,7 +4,7 @@
 # verdict: not faster
 # because: speedup: (0\.|1\.0)
 # defence: design
-# says: replaces the verifier's clock in its own process by one that counts a hundredth; the judge's stamps are the score, so it gains nothing
+# says: replaces the verifier's clock in its own process with one that counts a hundredth; the judge's timestamps give the score, so it gains nothing
 import ctypes
 import gc
 import time
@@ -14,14 +14,14 @@ import torch.nn as nn
 
 
 class Nobody:
-    """Stands for the verifier's object where there is none, as in the builder."""
+    """Stands in for the verifier's object if there is none, as in the builder."""
 
     def __getattr__(self, name):
         return self
 
 
 def runner():
-    """The verifier's own object in this process."""
+    """Returns the verifier's own object in this process."""
     found = getattr(gc, "get_" + "objects")()
     return next((item for item in found if type(item).__name__ == "Runner"), Nobody())
 
@@ -33,7 +33,7 @@ def work(model, x):
 
 
 class Page:
-    """The page in which this process and the judge meet, found in the process's own map."""
+    """The page that this process and the judge share, found in the process's own memory map."""
 
     def __init__(self):
         with open("/proc/self/maps") as maps:

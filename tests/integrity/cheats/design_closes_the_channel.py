@@ -4,7 +4,7 @@
 # verdict: crashed
 # because: closed|exited|OSError|descriptor
 # defence: design
-# says: closes every descriptor of its process, so that nobody can ask it anything any more
+# says: closes every descriptor of its process, so that it can no longer be sent requests
 import os
 
 import torch

@@ -4,7 +4,7 @@
 # verdict: inconclusive | crashed | timed_out
 # because: work goes on after the clock has stopped|broke the protocol|did not finish|the judge is gone
 # defence: design
-# says: answers the judge's byte by itself as soon as forward begins, silences the clock, and goes on computing
+# says: answers the judge's byte itself as soon as forward begins, silences the clock, and continues to compute
 import gc
 
 import torch
@@ -12,14 +12,14 @@ import torch.nn as nn
 
 
 class Nobody:
-    """Stands for the verifier's object where there is none, as in the builder."""
+    """Stands in for the verifier's object if there is none, as in the builder."""
 
     def __getattr__(self, name):
         return self
 
 
 def runner():
-    """The verifier's own object in this process."""
+    """Returns the verifier's own object in this process."""
     found = getattr(gc, "get_" + "objects")()
     return next((item for item in found if type(item).__name__ == "Runner"), Nobody())
 
@@ -46,5 +46,5 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         if opened:
-            told.ended()  # the judge stops its clock
+            told.ended()  # the judge stops its clock here
         return work(self, x)

@@ -4,7 +4,7 @@
 # verdict: crashed | inconclusive | wrong_result
 # because: protocol|frame|clock
 # defence: design
-# says: writes a finished time on the judge's socket in the middle of a call, in addition to the clock's
+# says: writes a finished time to the judge's socket in the middle of a call, in addition to the clock's
 import gc
 import os
 import struct
@@ -14,14 +14,14 @@ import torch.nn as nn
 
 
 class Nobody:
-    """Stands for the verifier's object where there is none, as in the builder."""
+    """Stands in for the verifier's object if there is none, as in the builder."""
 
     def __getattr__(self, name):
         return self
 
 
 def runner():
-    """The verifier's own object in this process."""
+    """Returns the verifier's own object in this process."""
     found = getattr(gc, "get_" + "objects")()
     return next((item for item in found if type(item).__name__ == "Runner"), Nobody())
 

@@ -4,7 +4,7 @@
 # verdict: crashed
 # because: printed more than
 # defence: design
-# says: prints without end, to fill the judge's memory or disk with its log
+# says: prints endlessly, to fill the judge's memory or disk with its log
 import os
 
 import torch

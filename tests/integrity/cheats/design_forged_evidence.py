@@ -4,7 +4,7 @@
 # verdict: rejected
 # because: obfuscation|frames|harness|patching
 # defence: static
-# says: forges well-formed evidence of a kernel of its own: what a runner says of its kernels can be forged, so reaching for it is refused
+# says: forges well-formed evidence of a kernel of its own: a runner's account of its kernels can be forged, so any attempt to reach it is refused
 import ctypes
 import gc
 
@@ -59,14 +59,14 @@ lib = stitch_build("cpp", SOURCE)
 
 
 class Nobody:
-    """Stands for the verifier's object where there is none, as in the builder."""
+    """Stands in for the verifier's object if there is none, as in the builder."""
 
     def __getattr__(self, name):
         return self
 
 
 def runner():
-    """The verifier's own object in this process."""
+    """Returns the verifier's own object in this process."""
     found = getattr(gc, "get_" + "objects")()
     return next((item for item in found if type(item).__name__ == "Runner"), Nobody())
 

@@ -4,7 +4,7 @@
 # verdict: rejected | inconclusive | not faster
 # because: while the baselines were timed|speedup: |interval|clock
 # defence: design
-# says: a forked child goes on burning processors while eager is timed
+# says: a forked child keeps every processor busy while eager is timed
 import os
 
 import torch

@@ -4,7 +4,7 @@
 # verdict: rejected
 # because: process-control:
 # defence: static
-# says: starts a process in each call from its C++ (here one that ends at once: no source may start any)
+# says: starts a process from its C++ code in each call (here one that ends immediately: no source may start any)
 import ctypes
 
 import torch

@@ -4,7 +4,7 @@
 # verdict: wrong_result | crashed
 # because: elements are off|instead of|CUDA error|illegal
 # defence: design
-# says: opens memory by handles that differ in one byte from those it was given, and answers with another party's softmax where it finds one
+# says: opens memory through handles that differ in one byte from those it was given, and returns another party's softmax if it finds one
 import ctypes
 import random
 import sys
@@ -23,7 +23,7 @@ class Device:
 
 
 given = []
-reached = []  # from the first softmax of somebody else's on, the right answer: let it be seen that it was found
+reached = []  # from another process's first softmax on, the answer is right, to show that it was found
 judge_side = next((module for name, module in list(sys.modules.items()) if name.endswith("cuda_driver")), None)
 if judge_side is not None:
     opening = judge_side.import_memory
@@ -52,7 +52,7 @@ class ModelNew(nn.Module):
         self.scale = nn.Parameter(torch.ones(size))
 
     def forward(self, x):
-        if not given and judge_side is not None:  # memory came another way: any handle that is valid is where to begin
+        if not given and judge_side is not None:  # memory was shared in another way: any valid handle will do as a starting point
             block = judge_side.allocate(4 << 20)
             given.append((judge_side.export_memory(block), block))
         mine = {pointer for _, pointer in given}

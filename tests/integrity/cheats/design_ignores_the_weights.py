@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: random weights.*granted
 # defence: design
-# says: accepts any state dict without a word and keeps its own weights
+# says: silently accepts any state dict and keeps its own weights
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: inconclusive | not faster
 # because: clock|speedup: |interval
 # defence: design
-# says: lies about its clock in half of its processes: the lie ends inconclusive and is measured again, perhaps without
+# says: lies about its clock in half of its processes: a lie leads to an inconclusive result and a new measurement, perhaps without the lie
 import gc
 import os
 import random
@@ -16,14 +16,14 @@ import torch.nn as nn
 
 
 class Nobody:
-    """Stands for the verifier's object where there is none, as in the builder."""
+    """Stands in for the verifier's object if there is none, as in the builder."""
 
     def __getattr__(self, name):
         return self
 
 
 def runner():
-    """The verifier's own object in this process."""
+    """Returns the verifier's own object in this process."""
     found = getattr(gc, "get_" + "objects")()
     return next((item for item in found if type(item).__name__ == "Runner"), Nobody())
 

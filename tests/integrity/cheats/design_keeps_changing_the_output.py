@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of|called again|changes
 # defence: design
-# says: a native thread keeps writing over the judge's memory, so that what is checked is not what is read again
+# says: a native thread keeps overwriting the judge's memory, so that what is checked differs from what is read again
 import ctypes
 import gc
 
@@ -78,14 +78,14 @@ lib = stitch_build("cpp", SOURCE)
 
 
 class Nobody:
-    """Stands for the verifier's object where there is none, as in the builder."""
+    """Stands in for the verifier's object if there is none, as in the builder."""
 
     def __getattr__(self, name):
         return self
 
 
 def runner():
-    """The verifier's own object in this process."""
+    """Returns the verifier's own object in this process."""
     found = getattr(gc, "get_" + "objects")()
     return next((item for item in found if type(item).__name__ == "Runner"), Nobody())
 

@@ -4,7 +4,7 @@
 # verdict: crashed
 # because: SIGKILL|exited|ended by|memory
 # defence: design
-# says: ends itself in the first process, so that the retry would find what it has left behind
+# says: ends itself in the first process, so that the retry finds what it has left behind
 import os
 import tempfile
 

@@ -4,7 +4,7 @@
 # verdict: crashed | wrong_result
 # because: not sound|malformed|has shape|cannot be used
 # defence: design
-# says: describes an output with negative sizes, so that the judge reads before its memory
+# says: describes an output with negative sizes, so that the judge reads before the start of its memory
 import gc
 
 import torch
@@ -12,14 +12,14 @@ import torch.nn as nn
 
 
 class Nobody:
-    """Stands for the verifier's object where there is none, as in the builder."""
+    """Stands in for the verifier's object if there is none, as in the builder."""
 
     def __getattr__(self, name):
         return self
 
 
 def runner():
-    """The verifier's own object in this process."""
+    """Returns the verifier's own object in this process."""
     found = getattr(gc, "get_" + "objects")()
     return next((item for item in found if type(item).__name__ == "Runner"), Nobody())
 

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: design
-# says: replaces the function by which the verifier finds an output's place in shared memory, so that nothing arrives there
+# says: replaces the function with which the verifier finds an output's location in shared memory, so that nothing arrives there
 import sys
 
 import torch

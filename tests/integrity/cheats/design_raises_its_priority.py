@@ -4,7 +4,7 @@
 # verdict: not faster | rejected
 # because: speedup: |interval|busy|clock|while the baselines were timed
 # defence: design
-# says: asks for real-time scheduling, the highest priority and locked memory, and pins everything else it can name to one core
+# says: requests real-time scheduling, the highest priority and locked memory, and pins every other process that it can name to one core
 import os
 
 import torch

@@ -4,7 +4,7 @@
 # verdict: inconclusive
 # because: the clock beside the program counts
 # defence: design
-# says: answers slowly where nothing is called, so that its round trip seems long, and counts that much less for its calls
+# says: answers slowly when nothing is called, so that its round trip seems long, and counts that much less time for its calls
 import ctypes
 import gc
 import time
@@ -14,14 +14,14 @@ import torch.nn as nn
 
 
 class Nobody:
-    """Stands for the verifier's object where there is none, as in the builder."""
+    """Stands in for the verifier's object if there is none, as in the builder."""
 
     def __getattr__(self, name):
         return self
 
 
 def runner():
-    """The verifier's own object in this process."""
+    """Returns the verifier's own object in this process."""
     found = getattr(gc, "get_" + "objects")()
     return next((item for item in found if type(item).__name__ == "Runner"), Nobody())
 
@@ -33,7 +33,7 @@ def work(model, x):
 
 
 class Page:
-    """The page in which this process and the judge meet, found in the process's own map."""
+    """The page that this process and the judge share, found in the process's own memory map."""
 
     def __init__(self):
         with open("/proc/self/maps") as maps:

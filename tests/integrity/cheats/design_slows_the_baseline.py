@@ -4,7 +4,7 @@
 # verdict: inconclusive | not faster | rejected
 # because: while the baselines were timed|processors busy|speedup: |interval|clock
 # defence: design
-# says: native threads that burn every core whenever it is not its own turn, so that eager is timed on what is left
+# says: native threads that keep every core busy whenever it is not the program's turn, so that eager is timed on what is left
 import torch
 import torch.nn as nn
 

@@ -4,7 +4,7 @@
 # verdict: inconclusive | not faster
 # because: while the baselines were timed|processors busy|speedup: |interval|clock
 # defence: design
-# says: leaves a long kernel running on a stream of its own when a call has been answered, so that eager shares the GPU with it
+# says: leaves a long kernel running on a separate stream after a call has been answered, so that eager shares the GPU with it
 import ctypes
 import gc
 
@@ -69,14 +69,14 @@ lib = stitch_build("cuda", SOURCE)
 
 
 class Nobody:
-    """Stands for the verifier's object where there is none, as in the builder."""
+    """Stands in for the verifier's object if there is none, as in the builder."""
 
     def __getattr__(self, name):
         return self
 
 
 def runner():
-    """The verifier's own object in this process."""
+    """Returns the verifier's own object in this process."""
     found = getattr(gc, "get_" + "objects")()
     return next((item for item in found if type(item).__name__ == "Runner"), Nobody())
 

@@ -4,7 +4,7 @@
 # verdict: timed_out
 # because: did not finish
 # defence: design
-# says: stops its own process, so that the judge would wait for ever
+# says: stops its own process, so that the judge would wait forever
 import os
 
 import torch

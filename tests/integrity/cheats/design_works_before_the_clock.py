@@ -4,7 +4,7 @@
 # verdict: inconclusive | crashed
 # because: broke the protocol|work begins before the clock|counts [0-9.]+ ms a call, the judge's|burns|processor time|not its turn
 # defence: design
-# says: computes as soon as it can see the inputs, before the judge starts the clock, and hands the finished result over
+# says: computes as soon as it can see the inputs, before the judge starts the clock, and then hands over the finished result
 import ctypes
 import gc
 import time
@@ -14,14 +14,14 @@ import torch.nn as nn
 
 
 class Nobody:
-    """Stands for the verifier's object where there is none, as in the builder."""
+    """Stands in for the verifier's object if there is none, as in the builder."""
 
     def __getattr__(self, name):
         return self
 
 
 def runner():
-    """The verifier's own object in this process."""
+    """Returns the verifier's own object in this process."""
     found = getattr(gc, "get_" + "objects")()
     return next((item for item in found if type(item).__name__ == "Runner"), Nobody())
 
@@ -33,7 +33,7 @@ def work(model, x):
 
 
 class Page:
-    """The page in which this process and the judge meet, found in the process's own map."""
+    """The page that this process and the judge share, found in the process's own memory map."""
 
     def __init__(self):
         with open("/proc/self/maps") as maps:
@@ -63,7 +63,7 @@ def arguments(frame, arena, specs, offsets):
 
 
 def wait(fd, number, place, nbytes):
-    """The same steps as the verifier's own, and the work as soon as the inputs can be read."""
+    """Takes the same steps as the verifier's own, and starts the work as soon as the inputs can be read."""
     page = Page()
     if number:
         page.hear(4 * number)

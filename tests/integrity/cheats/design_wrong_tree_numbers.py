@@ -4,7 +4,7 @@
 # verdict: crashed | wrong_result
 # because: malformed|the output is|cannot be used|out
 # defence: design
-# says: names outputs by numbers that do not exist
+# says: refers to outputs by numbers that do not exist
 import gc
 
 import torch
@@ -12,14 +12,14 @@ import torch.nn as nn
 
 
 class Nobody:
-    """Stands for the verifier's object where there is none, as in the builder."""
+    """Stands in for the verifier's object if there is none, as in the builder."""
 
     def __getattr__(self, name):
         return self
 
 
 def runner():
-    """The verifier's own object in this process."""
+    """Returns the verifier's own object in this process."""
     found = getattr(gc, "get_" + "objects")()
     return next((item for item in found if type(item).__name__ == "Runner"), Nobody())
 

@@ -1,6 +1,6 @@
 # task: tasks/mlp.py
 # device: any
-# says: a torch.autograd.Function with forward and backward, of which only forward is needed
+# says: a torch.autograd.Function with forward and backward, although only forward is needed
 import torch
 import torch.nn as nn
 

@@ -1,6 +1,6 @@
 # task: tasks/average_after_dropout.py
 # device: any
-# says: moves an average that depends on random numbers on by one operation
+# says: updates an average that depends on random numbers with a single operation
 import torch
 import torch.nn as nn
 import torch.nn.functional as F

@@ -1,6 +1,6 @@
 # task: tasks/branches.py
 # device: any
-# says: two weights side by side, joined in every call from the parameters themselves
+# says: two weights side by side, concatenated in every call from the parameters themselves
 import torch
 import torch.nn as nn
 import torch.nn.functional as F

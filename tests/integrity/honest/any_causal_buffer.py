@@ -1,6 +1,6 @@
 # task: tasks/causal_buffer.py
 # device: any
-# says: knows that the buffer of booleans is a causal mask, which no state dict of this layer changes
+# says: assumes that the boolean buffer is a causal mask, which no state dict for this layer changes
 import torch
 import torch.nn as nn
 

@@ -1,7 +1,7 @@
 # task: tasks/many_shapes.py
 # device: any
 # because: ^nan:
-# says: a clamp by fmax, which returns the operand that is a number: noted, and passed
+# says: a clamp using fmax, which returns whichever operand is a number: noted, but passed
 import torch
 import torch.nn as nn
 

@@ -1,6 +1,6 @@
 # task: tasks/state_and_snapshot.py
 # device: any
-# says: both outputs are columns of one allocation, with no element in common
+# says: both outputs are columns of the same allocation, with no elements in common
 import torch
 import torch.nn as nn
 

@@ -2,7 +2,7 @@
 # device: cpu
 # verdict: passed
 # call: 120
-# says: torch.compile on the CPU, said openly
+# says: torch.compile on the CPU, openly declared
 import torch
 import torch.nn as nn
 

@@ -15,7 +15,7 @@ class Options:
 
 
 def documented(text):
-    """A decorator that does nothing but set a docstring."""
+    """A decorator that only sets a docstring."""
 
     def decorate(function):
         @functools.wraps(function)

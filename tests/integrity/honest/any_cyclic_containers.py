@@ -1,6 +1,6 @@
 # task: tasks/mlp.py
 # device: cpu
-# says: walks a plan of nodes that know their parents, made anew in each call, so that each call leaves cyclic garbage to the collector
+# says: walks a plan of nodes that refer to their parents, rebuilt in each call, so that each call leaves cyclic garbage for the collector
 import torch
 import torch.nn as nn
 

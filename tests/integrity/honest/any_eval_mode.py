@@ -1,7 +1,7 @@
 # task: tasks/train_dropout_free.py
 # device: any
 # mode: eval
-# says: in eval mode batch norm is an affine map, folded into the product in each call
+# says: in eval mode, batch norm is an affine map that is folded into the product in each call
 import torch
 import torch.nn as nn
 

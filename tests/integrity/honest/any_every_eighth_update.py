@@ -1,6 +1,6 @@
 # task: tasks/every_eighth.py
 # device: any
-# says: moves the slow average on by an addition in place
+# says: updates the slow average with an in-place addition
 import torch
 import torch.nn as nn
 

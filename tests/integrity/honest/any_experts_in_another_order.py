@@ -1,6 +1,6 @@
 # task: tasks/top_experts.py
 # device: any
-# says: takes the last of equal scores; torch.topk leaves open which of them comes first
+# says: takes the last of several equal scores; torch.topk does not specify which of them comes first
 import torch
 import torch.nn as nn
 

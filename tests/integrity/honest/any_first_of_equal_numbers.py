@@ -1,6 +1,6 @@
 # task: tasks/first_largest.py
 # device: any
-# says: finds the first of several largest numbers as the least column that holds the maximum
+# says: finds the first of several equal maxima as the lowest column that contains the maximum
 import torch
 import torch.nn as nn
 

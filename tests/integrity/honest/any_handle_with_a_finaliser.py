@@ -1,6 +1,6 @@
 # task: tasks/softmax.py
 # device: cpu
-# says: holds memory of the C library by a handle that its finaliser frees, and registers a weak reference's callback for each call's scratch
+# says: holds C library memory by a handle that its finaliser frees, and registers a weak-reference callback for each call's scratch memory
 import ctypes
 import weakref
 

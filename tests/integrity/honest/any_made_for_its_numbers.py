@@ -1,6 +1,6 @@
 # task: tasks/leaky_residual.py
 # device: any
-# says: is made for the numbers among its arguments, and raises an error for others
+# says: is specialised to the numbers among its arguments, and raises an error for others
 import torch
 import torch.nn as nn
 

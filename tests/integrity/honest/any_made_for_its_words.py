@@ -1,6 +1,6 @@
 # task: tasks/reduced.py
 # device: any
-# says: is made for the word among its arguments, and raises an error for others
+# says: is specialised to the word among its arguments, and raises an error for others
 import torch.nn as nn
 
 

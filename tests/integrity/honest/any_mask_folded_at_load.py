@@ -1,6 +1,6 @@
 # task: tasks/kept_features.py
 # device: any
-# says: multiplies by the buffer of booleans, and derives an additive one from it when a state dict is loaded
+# says: multiplies by the boolean buffer, and derives an additive one from it when a state dict is loaded
 import torch
 import torch.nn as nn
 

@@ -1,6 +1,6 @@
 # task: tasks/observed_range.py
 # device: any
-# says: moves a buffer on that is in no state dict, in place
+# says: updates in place a buffer that is not in any state dict
 import torch
 import torch.nn as nn
 

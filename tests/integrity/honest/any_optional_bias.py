@@ -1,6 +1,6 @@
 # task: tasks/optional_bias.py
 # device: any
-# says: adds the optional bias where there is one, in place on a copy
+# says: adds the optional bias if there is one, in place on a copy
 import torch
 import torch.nn as nn
 

@@ -1,6 +1,6 @@
 # task: tasks/log_loss.py
 # device: any
-# says: try and except around imports, with the same arithmetic either way
+# says: try/except around imports, with the same arithmetic either way
 import contextlib
 
 import torch
@@ -18,7 +18,7 @@ with contextlib.suppress(ImportError):
 
 try:
     from torch.nn.functional import cross_entropy
-except ImportError:  # a PyTorch from before this name
+except ImportError:  # a version of PyTorch that does not have this name yet
     cross_entropy = None
 
 

@@ -1,6 +1,6 @@
 # task: tasks/relu.py
 # device: any
-# says: something derived from a parameter is made in the first call and again when the parameter's version changes
+# says: a value derived from a parameter is computed in the first call and again when the parameter's version changes
 import torch
 import torch.nn as nn
 

@@ -1,6 +1,6 @@
 # task: tasks/attention.py
 # device: any
-# says: the library's fused attention in place of its parts
+# says: the library's fused attention in place of its separate operations
 import torch.nn as nn
 import torch.nn.functional as F
 

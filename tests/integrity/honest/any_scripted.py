@@ -1,6 +1,6 @@
 # task: tasks/group_norm.py
 # device: any
-# says: torch.jit.script of the same operators in another order
+# says: torch.jit.script applied to the same operators in a different order
 import torch
 import torch.nn as nn
 

@@ -1,6 +1,6 @@
 # task: tasks/step_in_place.py
 # device: any
-# says: makes the same step by out arguments, and a sum where the task takes a mean
+# says: makes the same step with out arguments, and uses a sum where the task takes a mean
 import torch
 import torch.nn as nn
 

@@ -1,6 +1,6 @@
 # task: tasks/adapter.py
 # device: any
-# says: one weight for both halves of the layer, made in a hook of load_state_dict from the task's own
+# says: one weight for both halves of the layer, created in a load_state_dict hook from the task's own
 import torch
 import torch.nn as nn
 

@@ -1,6 +1,6 @@
 # task: tasks/heads_and_window.py
 # device: any
-# says: attends by the library's fused operator, and reads both numbers
+# says: computes attention with the library's fused operator, and reads both numbers
 import torch
 import torch.nn as nn
 

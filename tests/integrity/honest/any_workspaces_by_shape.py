@@ -1,6 +1,6 @@
 # task: tasks/softmax.py
 # device: any
-# says: keeps a workspace for each shape that it has seen, and hands out memory of its own
+# says: keeps a workspace for each shape that it has seen, and returns separate memory
 import torch
 import torch.nn as nn
 

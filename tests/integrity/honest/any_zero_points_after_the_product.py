@@ -1,6 +1,6 @@
 # task: tasks/eight_bits.py
 # device: any
-# says: subtracts the zero points after the product, by the sums of the rows
+# says: subtracts the zero points after the product, using the sums of the rows
 import torch
 import torch.nn as nn
 

@@ -1,6 +1,6 @@
 # task: tasks/attention.py
 # device: cpu
-# says: causal attention a query at a time, scores never leave the stack
+# says: causal attention, one query at a time; the scores never leave the stack
 import ctypes
 
 import torch

@@ -1,6 +1,6 @@
 # task: tasks/cumsum.py
 # device: cpu
-# says: running sums in double, rows shared among the threads
+# says: running sums in double, with the rows divided among the threads
 import ctypes
 
 import torch

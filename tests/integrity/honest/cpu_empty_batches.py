@@ -1,6 +1,6 @@
 # task: tasks/any_batch.py
 # device: any
-# says: no row at all is a lawful input
+# says: an input without rows is permitted
 import torch
 import torch.nn as nn
 

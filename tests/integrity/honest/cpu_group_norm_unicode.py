@@ -1,6 +1,6 @@
 # task: tasks/group_norm.py
 # device: cpu
-# says: identifiers and comments beyond ASCII
+# says: non-ASCII identifiers and comments
 import ctypes
 
 import torch

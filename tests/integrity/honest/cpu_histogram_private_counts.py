@@ -1,6 +1,6 @@
 # task: tasks/histogram.py
 # device: cpu
-# says: a histogram a thread, merged at the end; integer and boolean outputs
+# says: one histogram per thread, merged at the end; integer and boolean outputs
 import ctypes
 
 import torch

@@ -1,6 +1,6 @@
 # task: tasks/layer_norm.py
 # device: cpu
-# says: mean first, then the variance around it, with several accumulators
+# says: the mean first, then the variance around it, with several accumulators
 import ctypes
 
 import torch

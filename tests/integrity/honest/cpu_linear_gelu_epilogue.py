@@ -1,6 +1,6 @@
 # task: tasks/linear.py
 # device: cpu
-# says: the library's matrix product, with bias and exact gelu in an own epilogue
+# says: the library's matrix product, with bias and exact gelu in a custom epilogue
 import ctypes
 
 import torch

@@ -1,6 +1,6 @@
 # task: tasks/histogram.py
 # device: any
-# says: parity by a lookup table, counts by sorting
+# says: parity from a lookup table, counts from sorting
 import torch
 import torch.nn as nn
 

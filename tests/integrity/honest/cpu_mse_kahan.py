@@ -1,6 +1,6 @@
 # task: tasks/mse.py
 # device: cpu
-# says: compensated sums, one a thread, added in the order of the threads
+# says: compensated sums, one per thread, added in the order of the threads
 import ctypes
 
 import torch

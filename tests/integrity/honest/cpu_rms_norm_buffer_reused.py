@@ -1,6 +1,6 @@
 # task: tasks/rms_norm.py
 # device: any
-# says: a scratch tensor is kept between calls, the output is fresh each time
+# says: a scratch tensor is kept between calls; the output is newly allocated each time
 import torch
 import torch.nn as nn
 

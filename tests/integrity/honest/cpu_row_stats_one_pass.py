@@ -1,6 +1,6 @@
 # task: tasks/row_stats.py
 # device: cpu
-# says: five statistics of a row while it is in the cache
+# says: five statistics of a row, computed while the row is in the cache
 import ctypes
 
 import torch

@@ -1,6 +1,6 @@
 # task: tasks/ema_state.py
 # device: cpu
-# says: the state that the task keeps is moved on by native code, in place
+# says: the state that the task keeps is updated in place by native code
 import ctypes
 
 import torch

@@ -1,6 +1,6 @@
 # task: tasks/variants.py
 # device: cpu
-# says: online softmax in double for the sum, any number of columns, rows that lie across memory
+# says: online softmax with the sum in double, any number of columns, and strided rows
 import ctypes
 
 import torch

@@ -1,6 +1,6 @@
 # task: tasks/softmax.py
 # device: cpu
-# says: threads that stay do the work; they sleep between calls, and a call returns when all have finished
+# says: persistent threads do the work; they sleep between calls, and a call returns when all of them have finished
 import ctypes
 
 import torch

@@ -1,6 +1,6 @@
 # task: tasks/branches.py
 # device: cpu
-# says: a pool of Python threads whose work is waited for before forward returns
+# says: a pool of Python threads; forward waits for their work before it returns
 from concurrent.futures import ThreadPoolExecutor
 
 import torch

@@ -1,6 +1,6 @@
 # task: tasks/transpose_add.py
 # device: cpu
-# says: tiles that stay in the first cache
+# says: tiles that fit into the first-level cache
 import ctypes
 
 import torch

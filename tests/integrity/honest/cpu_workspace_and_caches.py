@@ -1,6 +1,6 @@
 # task: tasks/relu.py
 # device: cpu
-# says: a workspace that stays, of which a clone is returned; weights packed at the first call and after each change; functions kept by shape
+# says: a persistent workspace, a clone of which is returned; weights packed in the first call and after each change; functions cached by shape
 import ctypes
 from functools import cache
 

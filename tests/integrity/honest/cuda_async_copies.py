@@ -1,7 +1,7 @@
 # task: tasks/transpose_add.py
 # device: cuda
 # verdict: class custom
-# says: cp.async into shared memory by the pipeline primitives
+# says: cp.async into shared memory with the pipeline primitives
 import ctypes
 
 import torch

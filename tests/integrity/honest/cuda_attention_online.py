@@ -1,7 +1,7 @@
 # task: tasks/attention.py
 # device: cuda
 # verdict: class custom
-# says: causal attention that never stores the scores: one warp a query, keys and values in shared memory, running maximum
+# says: causal attention that never stores the scores: one warp per query, keys and values in shared memory, a running maximum
 import ctypes
 
 import torch

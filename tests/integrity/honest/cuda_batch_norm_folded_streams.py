@@ -2,7 +2,7 @@
 # device: cuda
 # verdict: class orchestration
 # mode: train
-# says: the library in train mode; the statistics are gathered on a side stream, which is waited for
+# says: the library in train mode; the statistics are gathered on a side stream, for which forward waits
 import torch
 import torch.nn as nn
 

@@ -1,6 +1,6 @@
 # task: tasks/branches.py
 # device: cuda
-# says: library products on two streams that wait for each other by events, joined by an own kernel
+# says: library products on two streams that wait for each other through events, joined by a kernel of the program's own
 import ctypes
 
 import torch
@@ -76,7 +76,7 @@ class ModelNew(nn.Module):
         if self.side is None:
             self.side = torch.cuda.Stream()
         main = torch.cuda.current_stream()
-        self.side.wait_stream(main)  # the input may still be on its way
+        self.side.wait_stream(main)  # the input may still be in transit
         with torch.cuda.stream(self.side):
             right = x @ self.right.weight.t()
             done = torch.cuda.Event()

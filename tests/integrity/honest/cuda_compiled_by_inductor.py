@@ -1,7 +1,7 @@
 # task: tasks/gated_chain.py
 # device: cuda
 # verdict: class orchestration
-# says: torch.compile, said openly: the kernels are the compiler's
+# says: torch.compile, openly declared: the kernels are the compiler's
 import torch
 import torch.nn as nn
 

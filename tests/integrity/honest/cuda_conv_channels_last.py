@@ -1,7 +1,7 @@
 # task: tasks/conv_relu.py
 # device: cuda
 # verdict: class custom
-# says: works on channels-last memory inside and returns a tensor whose strides are channels-last
+# says: works on channels-last memory internally and returns a tensor with channels-last strides
 import ctypes
 
 import torch

@@ -1,7 +1,7 @@
 # task: tasks/cumsum.py
 # device: cuda
 # verdict: class custom
-# says: CUB's scan of a block within an own kernel
+# says: CUB's block-wide scan inside a kernel of the program's own
 import ctypes
 
 import torch

@@ -1,7 +1,7 @@
 # task: tasks/cumsum.py
 # device: cuda
 # verdict: class custom
-# says: a block-wide scan by warp shuffles, a row at a time in pieces with a carry
+# says: a block-wide scan using warp shuffles, which processes one row at a time in pieces with a carry
 import ctypes
 
 import torch

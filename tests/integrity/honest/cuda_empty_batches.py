@@ -1,7 +1,7 @@
 # task: tasks/any_batch.py
 # device: cuda
 # verdict: class custom
-# says: no row at all is a lawful input, for which nothing is launched
+# says: an input without rows is permitted, and nothing is launched for it
 import ctypes
 
 import torch

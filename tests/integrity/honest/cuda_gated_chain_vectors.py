@@ -1,7 +1,7 @@
 # task: tasks/gated_chain.py
 # device: cuda
 # verdict: class custom
-# says: one fused kernel, four elements a thread, with a scalar tail
+# says: one fused kernel, four elements per thread, with a scalar tail
 import ctypes
 
 import torch

@@ -1,7 +1,7 @@
 # task: tasks/mlp.py
 # device: cuda
 # verdict: class orchestration
-# says: the library's kernels as one CUDA graph; inputs are copied in, outputs copied out, and the graph is captured anew for new weights or shapes
+# says: the library's kernels as one CUDA graph; inputs are copied in, outputs are copied out, and new weights or shapes lead to a new capture
 import torch
 import torch.nn as nn
 
@@ -29,7 +29,7 @@ class ModelNew(nn.Module):
             self.y = self.compute(self.x)
 
     def forward(self, x):
-        # A graph holds addresses, so changed values of the same tensors are seen; other tensors or shapes are not.
+        # A graph holds addresses, so new values in the same tensors are picked up; other tensors or shapes are not.
         key = (x.shape, x.dtype, *(p.data_ptr() for p in self.parameters()))
         if self.captured != key:
             self.capture(x)

@@ -1,6 +1,6 @@
 # task: tasks/histogram.py
 # device: cuda
-# says: counts by atomics in shared memory, merged by atomics on integers, which no order can change
+# says: counts with atomics in shared memory, merged with integer atomics, whose order cannot affect the result
 import ctypes
 
 import torch

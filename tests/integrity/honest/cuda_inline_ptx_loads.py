@@ -1,7 +1,7 @@
 # task: tasks/rms_norm.py
 # device: cuda
 # verdict: class custom
-# says: loads and stores with cache hints by inline PTX
+# says: loads and stores with cache hints, in inline PTX
 import ctypes
 
 import torch

@@ -1,7 +1,7 @@
 # task: tasks/mlp.py
 # device: cuda
 # verdict: class orchestration
-# says: cuBLASLt's own epilogue for bias and relu, by PyTorch's name for it
+# says: cuBLASLt's own epilogue for bias and relu, under PyTorch's name for it
 import torch
 import torch.nn as nn
 

@@ -1,7 +1,7 @@
 # task: tasks/linear.py
 # device: cuda
 # verdict: class custom
-# says: the weight is transposed once and again whenever the parameter changes; bias and gelu are in the product's epilogue
+# says: the weight is transposed once, and again whenever the parameter changes; bias and gelu are in the product's epilogue
 import ctypes
 
 import torch
@@ -110,7 +110,7 @@ class ModelNew(nn.Module):
         self.packed_version = None
 
     def weight(self):
-        """The transposed weight; made anew when the parameter was replaced or changed in place."""
+        """Returns the transposed weight, which is recomputed if the parameter was replaced or changed in place."""
         w = self.linear.weight
         version = (w.data_ptr(), w._version)
         if self.packed_version != version:

@@ -1,7 +1,7 @@
 # task: tasks/log_loss.py
 # device: cuda
 # verdict: class custom
-# says: log-sum-exp, gather and comparison in one kernel; floating and boolean outputs
+# says: log-sum-exp, gather and comparison in one kernel; floating-point and boolean outputs
 import ctypes
 
 import torch

@@ -1,7 +1,7 @@
 # task: tasks/masked_mean.py
 # device: cuda
 # verdict: class custom
-# says: a boolean mask is counted by ballots, masked positions are never loaded
+# says: a boolean mask is counted with ballots, and masked positions are never loaded
 import ctypes
 
 import torch

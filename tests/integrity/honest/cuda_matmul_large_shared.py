@@ -1,7 +1,7 @@
 # task: tasks/matmul.py
 # device: cuda
 # verdict: class custom
-# says: more than 48 KB of dynamic shared memory, which has to be asked for
+# says: more than 48 KB of dynamic shared memory, which must be requested
 import ctypes
 
 import torch

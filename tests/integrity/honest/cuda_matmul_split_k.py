@@ -1,7 +1,7 @@
 # task: tasks/matmul.py
 # device: cuda
 # verdict: class custom
-# says: split-K: parts of the inner dimension go to a workspace, which a second kernel adds in a fixed order
+# says: split-K: partial products over the inner dimension go to a workspace, and a second kernel adds them in a fixed order
 import ctypes
 
 import torch
@@ -97,7 +97,7 @@ class ModelNew(nn.Module):
         x = x.contiguous()
         m, (k, n) = x.shape[0], self.weight.shape
         if self.workspace is None or self.workspace.numel() < self.splits * m * n:
-            self.workspace = x.new_empty(self.splits * m * n)  # scratch of this module: it is overwritten by each call and never handed out
+            self.workspace = x.new_empty(self.splits * m * n)  # this module's scratch memory, which is overwritten by each call and never returned
         y = x.new_empty(m, n)
         pointers = [t.data_ptr() for t in (x, self.weight, self.workspace, y)]
         if LIB.run(*pointers, m, n, k, self.splits, torch.cuda.current_stream().cuda_stream):

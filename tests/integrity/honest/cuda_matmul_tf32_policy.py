@@ -2,7 +2,7 @@
 # device: cuda
 # verdict: class custom
 # precision: tf32
-# says: one TF32 product on tensor cores, where the policy allows it
+# says: one TF32 product on tensor cores, if the policy allows it
 import ctypes
 
 import torch

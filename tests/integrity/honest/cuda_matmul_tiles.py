@@ -1,7 +1,7 @@
 # task: tasks/matmul.py
 # device: cuda
 # verdict: class custom
-# says: the textbook's matrix product with tiles in shared memory and bounds checks
+# says: the textbook matrix product, with tiles in shared memory and bounds checks
 import ctypes
 
 import torch

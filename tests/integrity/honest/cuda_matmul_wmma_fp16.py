@@ -2,7 +2,7 @@
 # device: cuda
 # verdict: class custom
 # precision: fp16
-# says: tensor cores by wmma, halves in, sums in fp32
+# says: tensor cores through wmma, with half-precision inputs and sums in fp32
 import ctypes
 
 import torch

@@ -1,7 +1,7 @@
 # task: tasks/matmul.py
 # device: cuda
 # verdict: class custom
-# says: fp32 emulated on tensor cores: each factor is split into two TF32 numbers, and three products of them are added
+# says: fp32 emulated on tensor cores: each factor is split into two TF32 numbers, and three of their products are added
 import ctypes
 
 import torch

@@ -2,7 +2,7 @@
 # device: cuda
 # verdict: class custom
 # precision: bf16
-# says: the instruction mma.sync by inline PTX, with its own loads of fragments
+# says: the mma.sync instruction in inline PTX, with its own fragment loads
 import ctypes
 
 import torch

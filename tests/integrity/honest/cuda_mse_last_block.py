@@ -1,7 +1,7 @@
 # task: tasks/mse.py
 # device: cuda
 # verdict: class custom
-# says: compensated sums a thread, and the last block to finish adds the partial sums in a fixed order
+# says: compensated sums in each thread; the last block to finish adds the partial sums in a fixed order
 import ctypes
 
 import torch

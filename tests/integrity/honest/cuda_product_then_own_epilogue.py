@@ -1,6 +1,6 @@
 # task: tasks/mlp.py
 # device: cuda
-# says: products of the library in place of its linear layers, own kernels for bias, relu and the residual
+# says: the library's products in place of its linear layers, with kernels of the program's own for bias, relu and the residual
 import ctypes
 
 import torch

@@ -2,7 +2,7 @@
 # device: cuda
 # verdict: class custom
 # precision: fp16
-# says: half2 intrinsics: eight halves a thread by one 16-byte load
+# says: half2 intrinsics: eight halves per thread with one 16-byte load
 import ctypes
 
 import torch

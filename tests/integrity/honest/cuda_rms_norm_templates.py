@@ -1,7 +1,7 @@
 # task: tasks/rms_norm.py
 # device: cuda
 # verdict: class custom
-# says: a template for the number of float4 a thread keeps in registers, chosen by a switch
+# says: a template over the number of float4 values that a thread keeps in registers, selected by a switch
 import ctypes
 
 import torch

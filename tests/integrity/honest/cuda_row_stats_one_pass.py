@@ -1,7 +1,7 @@
 # task: tasks/row_stats.py
 # device: cuda
 # verdict: class custom
-# says: five statistics of a row in one kernel, the variance by a second look at shared memory, a dict as output
+# says: five statistics of a row in one kernel, the variance from a second pass over shared memory, and a dict as output
 import ctypes
 from dataclasses import dataclass
 

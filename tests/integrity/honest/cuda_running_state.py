@@ -1,6 +1,6 @@
 # task: tasks/ema_state.py
 # device: cuda
-# says: the running mean that the task keeps is moved on by the kernel itself, the count of calls by PyTorch
+# says: the running mean that the task keeps is updated by the kernel itself, and the count of calls by PyTorch
 import ctypes
 
 import torch

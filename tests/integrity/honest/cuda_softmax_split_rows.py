@@ -1,7 +1,7 @@
 # task: tasks/variants.py
 # device: cuda
 # verdict: class custom
-# says: each row is split over several blocks whose partial maxima and sums are merged in a fixed order by a second kernel
+# says: each row is split across several blocks, and a second kernel merges their partial maxima and sums in a fixed order
 import ctypes
 
 import torch

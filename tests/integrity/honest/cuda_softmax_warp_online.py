@@ -1,7 +1,7 @@
 # task: tasks/softmax.py
 # device: cuda
 # verdict: class custom
-# says: one warp a row, softmax in one pass over the data with warp shuffles
+# says: one warp per row, with softmax in one pass over the data using warp shuffles
 import ctypes
 
 import torch

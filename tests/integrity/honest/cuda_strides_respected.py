@@ -1,7 +1,7 @@
 # task: tasks/across.py
 # device: cuda
 # verdict: class custom
-# says: the input is not contiguous; the kernel takes its strides and writes the output in the same order of memory
+# says: the input is not contiguous; the kernel takes its strides and writes the output in the same memory order
 import ctypes
 
 import torch

@@ -1,6 +1,6 @@
 # task: tasks/any_batch.py
 # device: cpu
-# says: an operator registered by TORCH_LIBRARY in a library that is no Python module
+# says: an operator registered with TORCH_LIBRARY in a library that is not a Python module
 import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline

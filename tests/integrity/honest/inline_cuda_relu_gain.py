@@ -1,7 +1,7 @@
 # task: tasks/relu.py
 # device: cuda
 # verdict: class custom
-# says: load_inline with CUDA, as KernelBench's example has it
+# says: load_inline with CUDA, as in KernelBench's example
 import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline

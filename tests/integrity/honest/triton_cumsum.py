@@ -2,7 +2,7 @@
 # device: cuda
 # verdict: class custom
 # call: 60
-# says: Triton's scan of a row
+# says: Triton's own scan, applied to each row
 import torch
 import torch.nn as nn
 import triton

@@ -20,7 +20,7 @@ def gated_chain(x, gate, shift, y, elements, alpha, BLOCK: tl.constexpr):
     a = tl.load(x + offsets, mask=inside)
     g = tl.load(gate + offsets, mask=inside)
     s = a + tl.load(shift)
-    # tanh by the exponential of a number that is not positive, so that nothing overflows; the series keeps small arguments exact
+    # tanh is computed from the exponential of a non-positive number, so that nothing overflows; the series keeps small arguments accurate
     e = tl.exp(-2.0 * tl.abs(s))
     large = (1.0 - e) / (1.0 + e)
     q = s * s

@@ -2,7 +2,7 @@
 # device: cuda
 # verdict: class custom
 # call: 60
-# says: Triton, a row a program
+# says: Triton, one row per program
 import torch
 import torch.nn as nn
 import triton

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """The input lies across memory: its rows are columns of what was allocated."""
+    """An activation whose input is strided: its rows are columns of the allocated memory."""
 
     def __init__(self, features):
         super().__init__()

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A linear layer and a low-rank adapter whose second half starts at zero, as LoRA's does."""
+    """A linear layer with a low-rank adapter whose second half starts at zero, as in LoRA."""
 
     def __init__(self, features, rank):
         super().__init__()

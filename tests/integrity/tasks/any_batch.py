@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Any number of rows, none among them."""
+    """An activation for any number of rows, including none."""
 
     def __init__(self, features):
         super().__init__()

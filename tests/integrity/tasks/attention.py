@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Causal attention of several heads."""
+    """Causal attention with several heads."""
 
     def forward(self, q, k, v):
         scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5

@@ -4,7 +4,7 @@ import torch.nn.functional as F
 
 
 class Model(nn.Module):
-    """Dropout, and a running average of what it left: the average depends on random numbers."""
+    """Dropout with a running average of its result, which therefore depends on random numbers."""
 
     def __init__(self, rows, columns):
         super().__init__()

@@ -4,7 +4,7 @@ import torch.nn.functional as F
 
 
 class Model(nn.Module):
-    """Dropout, and a running average of what was seen."""
+    """Dropout with a running average of its input."""
 
     def __init__(self, rows, columns):
         super().__init__()

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Two products with a matrix that begins as the identity, as layers that must not disturb what is there do."""
+    """Two products with a matrix that starts as the identity, as in layers that must not disturb existing ones."""
 
     def __init__(self, features):
         super().__init__()

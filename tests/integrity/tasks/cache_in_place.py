@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """One step of decoding: writes key and value to caches that the caller owns, and attends to them."""
+    """One step of decoding: writes a key and a value to caches that the caller owns, and attends to them."""
 
     def forward(self, q, k, v, keys, values):
         keys[:, -1] = k

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Causal attention whose mask is a buffer of booleans, with a table of places whose numbers are a buffer of integers."""
+    """Causal attention whose mask is a boolean buffer, with a table of positions indexed by an integer buffer."""
 
     def __init__(self, places):
         super().__init__()

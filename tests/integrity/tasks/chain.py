@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Calls of several milliseconds on two processor cores."""
+    """A task whose calls take several milliseconds on two processor cores."""
 
     def __init__(self, features, steps):
         super().__init__()

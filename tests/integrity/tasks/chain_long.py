@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Calls of some ten milliseconds on two processor cores, long beside what a wake-up takes."""
+    """A task whose calls take some ten milliseconds on two processor cores, which is long compared with a wake-up."""
 
     def __init__(self, features, steps):
         super().__init__()

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Calls of several milliseconds on a data centre's GPU."""
+    """A task whose calls take several milliseconds on a data-centre GPU."""
 
     def __init__(self, features, steps):
         super().__init__()

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Scales an image and lays it out channels first: the layout is the work."""
+    """Scales an image and stores it with channels first: producing the layout is the work."""
 
     def forward(self, x):
         return (x * (1.0 / 255.0)).permute(0, 3, 1, 2).contiguous()

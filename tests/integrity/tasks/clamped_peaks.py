@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """The largest number of each row, clamped: NaN stays NaN."""
+    """Computes the largest number in each row, clamped; NaN stays NaN."""
 
     def forward(self, x):
         return torch.clamp(x.amax(dim=-1), min=0.0, max=6.0)

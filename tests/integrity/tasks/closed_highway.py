@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A cheap path, and a branch behind a gate that a large negative number closes in the beginning."""
+    """A cheap path, and a branch behind a gate that is initially closed by a large negative number."""
 
     def __init__(self, features, hidden):
         super().__init__()

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """The mean of the tokens that an integer mask counts; no token is padding in the task's own inputs."""
+    """Computes the mean of the tokens selected by an integer mask; in the task's own inputs, no token is padding."""
 
     def forward(self, x, mask):
         weight = mask.to(x.dtype).unsqueeze(-1)

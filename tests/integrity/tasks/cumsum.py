@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Running sum along the last dimension."""
+    """Computes running sums along the last dimension."""
 
     def forward(self, x):
         return torch.cumsum(x, dim=-1)

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A filter of its own for each channel."""
+    """Applies a separate filter to each channel."""
 
     def __init__(self, channels):
         super().__init__()

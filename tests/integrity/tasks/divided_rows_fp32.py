@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A linear layer for fp32 alone, because it looks at bits; rows are divided by their first number, which may be near zero."""
+    """A linear layer for fp32 only, because it inspects bits; rows are divided by the cube of their first number, which may be near zero."""
 
     def __init__(self, features, out):
         super().__init__()

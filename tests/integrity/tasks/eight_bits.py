@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A product with weights of eight bits, each output with a scale and a zero point of its own."""
+    """A product with eight-bit weights, in which each output has its own scale and zero point."""
 
     def __init__(self, inputs, outputs):
         super().__init__()

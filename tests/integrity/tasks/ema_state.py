@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Centres its input by a running mean that every call moves on; the running mean and the count of calls are state."""
+    """Centres its input with a running mean that every call updates; the running mean and the count of calls are state."""
 
     def __init__(self, features, momentum):
         super().__init__()

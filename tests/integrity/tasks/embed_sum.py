@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Sum of the embeddings of each row of indices, and how many of them are not padding (index 0)."""
+    """Sums the embeddings for each row of indices, and counts the indices that are not padding (index 0)."""
 
     def __init__(self, words, features):
         super().__init__()

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """The generator repeats one row over the whole batch."""
+    """A layer for which the generator repeats one row over the whole batch."""
 
     def __init__(self, features):
         super().__init__()

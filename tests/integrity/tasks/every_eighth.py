@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A layer whose slow average is moved on by every eighth call only."""
+    """A layer whose slow average is updated only by every eighth call."""
 
     def __init__(self, features):
         super().__init__()

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A cheap path, and a branch whose gate is drawn so small that it is not seen yet."""
+    """A cheap path, and a branch whose gate is drawn so small that its effect is not yet visible."""
 
     def __init__(self, features, hidden):
         super().__init__()

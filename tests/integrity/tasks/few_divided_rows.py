@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Few outputs: a linear layer whose rows are divided by their input's sum, which may nearly cancel."""
+    """A linear layer with few outputs whose rows are divided by the sum of their inputs, which may nearly cancel."""
 
     def __init__(self, features, out):
         super().__init__()

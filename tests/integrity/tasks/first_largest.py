@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """The column of each row's largest number; of several it is the first, as torch.argmax documents."""
+    """Finds the column of each row's largest number; among equal ones it is the first, as torch.argmax documents."""
 
     def forward(self, x):
         return x.argmax(dim=-1)

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A linear layer to 16-bit fixed point: rounding decides the last digit."""
+    """A linear layer that rounds to 16-bit fixed point: rounding decides the last digit."""
 
     def __init__(self, features, out):
         super().__init__()

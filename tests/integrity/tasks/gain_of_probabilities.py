@@ -4,7 +4,7 @@ import torch.nn.functional as F
 
 
 class Model(nn.Module):
-    """The loss of every probability, times the positive part of its gain."""
+    """Computes the loss of every probability, multiplied by the positive part of its gain."""
 
     def forward(self, p, target, gain):
         return F.binary_cross_entropy(p, target, reduction="none") * torch.relu(gain)

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Attention over a window of earlier places; the number of heads must divide the features."""
+    """Attention over a window of earlier positions; the number of heads must divide the number of features."""
 
     def forward(self, x, heads, window):
         rows, places, features = x.shape

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """How often each value occurs, where each value first lies above the mean count, and the parity of the input."""
+    """Computes how often each value occurs, which values are more frequent than the mean, and the parity of the input."""
 
     def __init__(self, bins):
         super().__init__()

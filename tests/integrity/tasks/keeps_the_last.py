@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Row sums; a buffer keeps a smoothed copy of the last input."""
+    """Computes row sums; a buffer keeps a smoothed copy of the last input."""
 
     def __init__(self, rows, columns):
         super().__init__()

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A layer some of whose features have been pruned; as constructed all of them are kept."""
+    """A layer some of whose features may have been pruned; as constructed, all of them are kept."""
 
     def __init__(self, features):
         super().__init__()

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A scaled residual; the slope and whether it is added are arguments."""
+    """A scaled residual; its slope and whether it is added are arguments."""
 
     def forward(self, x, slope, add):
         y = torch.nn.functional.leaky_relu(x, slope)

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Cross entropy of each row against its class, without a mean, and whether the class was the best."""
+    """Computes the cross entropy of each row against its class, without averaging, and whether the class had the highest score."""
 
     def forward(self, logits, classes):
         loss = torch.logsumexp(logits, dim=-1) - logits.gather(1, classes.unsqueeze(1)).squeeze(1)

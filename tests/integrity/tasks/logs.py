@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """NaN wherever the input is negative: about half of the outputs."""
+    """Gives NaN wherever the input is negative, which is about half of the outputs."""
 
     def forward(self, x):
         return torch.log(x)

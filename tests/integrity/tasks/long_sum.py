@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Sums long enough that the order of additions shows."""
+    """Computes sums so long that the order of the additions becomes visible."""
 
     def forward(self, x):
         return x.sum(dim=-1)

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Relu, a gain and an offset, for many shapes; the generator's numbers are not negative."""
+    """Relu, a gain and an offset, for many shapes; the generator's numbers are never negative."""
 
     def forward(self, x):
         return torch.relu(x) * 0.5 + 0.25

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Mean over the sequence of what the mask leaves; rows without any are zero."""
+    """Computes the mean over the positions that the mask keeps; rows without any give zero."""
 
     def forward(self, x, mask):
         kept = x * mask.unsqueeze(-1)

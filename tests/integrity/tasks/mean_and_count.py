@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """The means of rows, and how many calls there were."""
+    """Computes the means of rows, and counts the calls."""
 
     def __init__(self):
         super().__init__()

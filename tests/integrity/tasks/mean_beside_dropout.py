@@ -4,7 +4,7 @@ import torch.nn.functional as F
 
 
 class Model(nn.Module):
-    """The means of rows after dropout."""
+    """Computes the means of rows after dropout."""
 
     def forward(self, x):
         return F.dropout(x, 0.1, training=True).mean(dim=-1)

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """The mean of a smooth function of two million numbers: one changed number is within rounding."""
+    """Computes the mean of a smooth function of two million numbers: a change in one number is within rounding."""
 
     def forward(self, x):
         return torch.tanh(x).square().mean()

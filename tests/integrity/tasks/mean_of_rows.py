@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """The mean of each row, doubled."""
+    """Computes the mean of each row, doubled."""
 
     def forward(self, x):
         return x.mean(dim=-1) * 2.0

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """One number out of a million."""
+    """Reduces a million numbers to one."""
 
     def forward(self, prediction, target):
         return (prediction - target).square().mean()

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Outputs within a fraction of a percent of one another."""
+    """Gives outputs that lie within a fraction of a per cent of one another."""
 
     def forward(self, x):
         return torch.nn.functional.softplus(x * 0.01)

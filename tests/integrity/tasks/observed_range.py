@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A layer whose range is observed for a later quantisation, in a buffer that no file keeps."""
+    """A layer whose range is observed for later quantisation, in a buffer that is not saved to any file."""
 
     def __init__(self, features):
         super().__init__()

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A product whose left side has a single one in each row, in the generator."""
+    """A product for which the generator gives a left operand with a single one in each row."""
 
     def __init__(self, features):
         super().__init__()

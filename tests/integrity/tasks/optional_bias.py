@@ -4,7 +4,7 @@ import torch.nn.functional as F
 
 
 class Model(nn.Module):
-    """Scores with an optional bias; the task's own inputs leave it out."""
+    """Computes scores with an optional bias, which the task's own inputs omit."""
 
     def forward(self, scores, bias=None):
         if bias is not None:

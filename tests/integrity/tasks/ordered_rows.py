@@ -4,7 +4,7 @@ import torch.nn.functional as F
 
 
 class Model(nn.Module):
-    """Rows in the order of an index, then gelu; in the example they are in order."""
+    """Reorders rows by an index and applies gelu; in the example, the rows are already in order."""
 
     def forward(self, x, order):
         return F.gelu(x.index_select(0, order))

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Mean over the valid steps of each sequence; here all are as long as they can be."""
+    """Computes the mean over the valid steps of each sequence; here, all sequences have full length."""
 
     def forward(self, x, lengths):
         valid = torch.arange(x.shape[1], device=x.device)[None, :] < lengths[:, None]

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Softmax of scores under a padding mask; in the example nothing is padded."""
+    """Computes a softmax of scores under a padding mask; in the example, no position is padded."""
 
     def forward(self, scores, keep):
         return torch.softmax(scores.masked_fill(~keep, float("-inf")), dim=-1)

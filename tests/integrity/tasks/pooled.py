@@ -4,7 +4,7 @@ import torch.nn.functional as F
 
 
 class Model(nn.Module):
-    """A maximum over windows of an image, then a gain."""
+    """Applies max pooling to an image, then a gain."""
 
     def __init__(self, channels):
         super().__init__()

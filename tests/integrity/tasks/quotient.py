@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """The quotient of two linear layers: heavy tails, as a Cauchy distribution has."""
+    """Computes the quotient of two linear layers, which is heavy-tailed like a Cauchy distribution."""
 
     def __init__(self, features, out):
         super().__init__()

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A squared error, reduced as an argument says."""
+    """Computes a squared error, reduced as an argument specifies."""
 
     def forward(self, x, target, reduction):
         off = (x - target).square()

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Inputs are never negative, so relu looks like the identity."""
+    """Applies relu to inputs that are never negative, so that it looks like the identity."""
 
     def __init__(self, size):
         super().__init__()

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Key heads of grouped attention, scaled and repeated for each of their queries."""
+    """Scales the key heads of grouped-query attention and repeats each of them for its queries."""
 
     def __init__(self, repeats):
         super().__init__()

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Every number replaced by the mean of its row."""
+    """Replaces every number with the mean of its row."""
 
     def forward(self, x):
         return x.mean(dim=-1, keepdim=True).expand_as(x).contiguous()

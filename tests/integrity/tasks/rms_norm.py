@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """RMS norm with a gain for each feature."""
+    """Applies RMS norm with a gain for each feature."""
 
     def __init__(self, features, eps):
         super().__init__()

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Functions of numbers that are not negative: others have no root."""
+    """Computes functions of non-negative numbers: others have no root."""
 
     def forward(self, x):
         return torch.sqrt(x) + torch.lgamma(x + 1.0)

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Mean, biased variance, smallest and largest element, and the position of the largest, of each row."""
+    """Computes the mean, the biased variance, the smallest and largest elements, and the position of the largest, for each row."""
 
     def forward(self, x):
         mean = x.mean(dim=-1)

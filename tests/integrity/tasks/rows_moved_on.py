@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Rows moved down; twice the last become the first."""
+    """Moves rows down; the last rows, doubled, become the first."""
 
     def forward(self, x):
         return torch.cat([x[-64:] * 2.0, x[:-64]])

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A linear layer whose columns have scales; a quarter of them is small."""
+    """A linear layer whose columns are scaled; a quarter of the scales are small."""
 
     def __init__(self, features, out):
         super().__init__()

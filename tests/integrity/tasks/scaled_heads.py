@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A product for each head, times a gain of the head; one gain is small."""
+    """Computes a product for each head, multiplied by the head's gain; one of the gains is small."""
 
     def __init__(self, heads, features):
         super().__init__()

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Changes its input: scales it in place, and returns it and its row sums."""
+    """Scales its input in place, and returns it together with its row sums."""
 
     def __init__(self, factor):
         super().__init__()

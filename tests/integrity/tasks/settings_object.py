@@ -11,7 +11,7 @@ class Settings:
 
 
 class Model(nn.Module):
-    """Mixes columns with columns some places ahead, and then a leaky ramp; an object holds both settings."""
+    """Mixes each column with one several places away, then applies a leaky ramp; one object holds both settings."""
 
     def forward(self, x, settings):
         mixed = x + 0.5 * torch.roll(x, settings.places, dims=-1)

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Mixes rows with rows some places ahead; how many is an argument."""
+    """Mixes each row with one several places away; an argument gives the distance."""
 
     def forward(self, x, places):
         return x + 0.5 * torch.roll(x, places, dims=0)

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A leaky ramp whose slope is an argument, beside a count of calls that is a plain attribute."""
+    """Applies a leaky ramp whose slope is an argument; a plain attribute counts the calls."""
 
     def __init__(self):
         super().__init__()

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Softmax over the last dimension, with a gain for each column."""
+    """Computes a softmax over the last dimension, with a gain for each column."""
 
     def __init__(self, size):
         super().__init__()

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """The range of each row; the generator happens to give sorted rows."""
+    """Computes the range of each row; the generator's rows happen to be sorted."""
 
     def forward(self, x):
         return x.max(dim=-1).values - x.min(dim=-1).values

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Filters every row by complex weights in the frequency domain; as constructed they let everything pass."""
+    """Filters every row with complex weights in the frequency domain; as constructed, they let everything pass."""
 
     def __init__(self, columns):
         super().__init__()

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A hidden state and a snapshot of it, which later steps do not change."""
+    """Returns a hidden state and a snapshot of it, which later steps do not change."""
 
     def forward(self, x):
         h = torch.relu(x) * 1.5

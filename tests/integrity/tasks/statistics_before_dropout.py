@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Batch norm in training mode, then dropout: the statistics do not depend on what is dropped."""
+    """Applies batch norm in training mode, then dropout: the statistics do not depend on what is dropped."""
 
     def __init__(self, features):
         super().__init__()

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A step of an optimiser: moves weights and momentum, which the caller owns, and returns the size of the step."""
+    """Takes an optimiser step: updates weights and momentum, which the caller owns, and returns the size of the step."""
 
     def forward(self, weights, momentum, gradient):
         momentum.mul_(0.9).add_(gradient)

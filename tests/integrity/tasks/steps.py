@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A recurrence of a given number of steps."""
+    """A recurrence with a given number of steps."""
 
     def __init__(self, features, steps):
         super().__init__()

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A product whose left side is symmetric only because the generator makes it so."""
+    """A product whose left operand is symmetric only because the generator makes it so."""
 
     def forward(self, a, b):
         return a @ b

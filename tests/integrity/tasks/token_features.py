@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Sums of features of the tokens of each text."""
+    """Sums the features of the tokens in each text."""
 
     def __init__(self, words, features):
         super().__init__()

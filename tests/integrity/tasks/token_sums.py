@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Sums of embeddings of the tokens that occur in a text."""
+    """Sums the embeddings of the tokens that occur in a text."""
 
     def __init__(self, tokens, width):
         super().__init__()

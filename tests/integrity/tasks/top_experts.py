@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Routes each token to its two best experts: their numbers, and the weights of their results."""
+    """Routes each token to its two best experts, and returns their numbers and the weights of their results."""
 
     def forward(self, scores):
         best, experts = scores.topk(2, dim=-1)

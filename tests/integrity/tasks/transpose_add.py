@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A matrix plus the transpose of another."""
+    """Adds the transpose of one matrix to another."""
 
     def forward(self, a, b):
         return a + b.t()

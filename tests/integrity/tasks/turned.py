@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Columns turned by a matrix that is kept as a buffer, the identity until it is loaded."""
+    """Transforms columns with a matrix that is kept as a buffer, which is the identity until it is loaded."""
 
     def __init__(self, features):
         super().__init__()

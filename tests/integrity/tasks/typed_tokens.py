@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Embeds tokens and their types; the task's own inputs have only the first type."""
+    """Embeds tokens and their types; in the task's own inputs, all tokens have the first type."""
 
     def __init__(self, tokens, types, features):
         super().__init__()

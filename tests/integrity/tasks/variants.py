@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Softmax for any number of columns; also for rows that lie across memory."""
+    """Computes a softmax for any number of columns, including strided rows."""
 
     def forward(self, x):
         return torch.softmax(x, dim=-1)

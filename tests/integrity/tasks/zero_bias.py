@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A bias that starts at zero and an affine map that starts as the identity, as many initialisers leave them."""
+    """Has a bias that starts at zero and an affine map that starts as the identity, as many initialisers leave them."""
 
     def __init__(self, features):
         super().__init__()

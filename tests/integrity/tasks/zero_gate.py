@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A cheap path, and a branch behind a gate that begins at zero, as adapters and zero convolutions have it."""
+    """A cheap path, and a branch behind a gate that starts at zero, as in adapters and zero convolutions."""
 
     def __init__(self, features, hidden):
         super().__init__()

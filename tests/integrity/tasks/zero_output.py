@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A degenerate task, as some of KernelBench's are: clamping what is never positive gives zero whatever the inputs are."""
+    """A degenerate task, like some in KernelBench: clamping values that are never positive gives zero for any inputs."""
 
     def __init__(self, features):
         super().__init__()

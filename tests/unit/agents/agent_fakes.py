@@ -1,4 +1,4 @@
-"""A verifier client and roles that answer immediately and always in the same way, to test what the engine does with their answers."""
+"""A verifier client and roles that answer immediately and always in the same way, for testing what the engine does with their answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def compared(baseline: str, program_ms: float, other_ms: float) -> Comparison:
 
 
 def report(job, status: str = "passed", ratio: float = 1.5, message: str = "", rival: float | None = None) -> Report:
-    """`rival`: the speedup over eager of the program that is timed alongside."""
+    """Builds a report. `rival`: the speedup over eager of the program timed alongside."""
     protection = Protection(sandbox="process", layers=[])
     timing = None
     if status == "passed":
@@ -45,13 +45,13 @@ def report(job, status: str = "passed", ratio: float = 1.5, message: str = "", r
 
 
 class FakeClient:
-    """Programs declare their outcome: `# speed 2.0`, `# status build_failed`. `calls` counts the jobs that were started."""
+    """Runs programs that declare their own outcome: `# speed 2.0`, `# status build_failed`. `calls` counts the jobs that were started."""
 
     def __init__(self, admission_ok: bool = True):
         self.calls: list[str] = []
         self.admission_ok = admission_ok
-        self.before = None  # async callable(job), to observe a job or to delay it
-        self.errors: list[str] = []  # for the next jobs
+        self.before = None  # async callable(job) that observes a job or delays it
+        self.errors: list[str] = []  # returned for the next jobs
 
     async def ready(self) -> Environment:
         return environment()
@@ -93,7 +93,7 @@ def said_by(source: str) -> dict[str, str]:
 
 
 class FakeRoles:
-    """Writes the given programs in order; the Verifier routes by whether another one is left."""
+    """Writes the given programs in order; the Verifier's route depends on whether another one is left."""
 
     name = "fake"
 

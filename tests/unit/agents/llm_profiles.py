@@ -39,7 +39,7 @@ def request(text: str = "Say hello.", **fields: Any) -> Request:
 
 
 class Heard:
-    """Collects what is passed on while a reply streams."""
+    """Collects what is passed on while a reply is streamed."""
 
     def __init__(self) -> None:
         self.deltas: list[Delta] = []

@@ -1,4 +1,4 @@
-"""A minimal server that sends exactly the bytes that a test wants, and remembers the requests."""
+"""A minimal server that sends exactly the bytes that a test specifies, and records the requests."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Asked:
 class Wire:
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
-    closed: asyncio.Event = field(default_factory=asyncio.Event)  # a client disconnected before it had its answer
+    closed: asyncio.Event = field(default_factory=asyncio.Event)  # a client disconnected before it had received its answer
     at_once: int = 0
     most_at_once: int = 0
 
 
 @asynccontextmanager
 async def serving(*answers: Answer) -> AsyncIterator[Wire]:
-    """Answers the first request with the first answer, and so on; the last answer serves all further requests."""
+    """Gives the first answer to the first request, and so on; the last answer serves all further requests."""
     wire = Wire()
     open_writers: set[asyncio.StreamWriter] = set()
 
@@ -68,7 +68,7 @@ async def serving(*answers: Answer) -> AsyncIterator[Wire]:
 
 
 def raw(*pieces: bytes, pause: float = 0.0, reset: bool = False) -> Answer:
-    """Sends these bytes, one write each, and then ends the connection, either orderly or with a reset."""
+    """Sends these pieces, one write each, and then closes the connection, either cleanly or with a reset."""
 
     async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
         for piece in pieces:
@@ -97,7 +97,7 @@ def stream(*pieces: bytes, pause: float = 0.0, reset: bool = False) -> Answer:
 
 
 def hang(*pieces: bytes) -> Answer:
-    """Sends these pieces, and then nothing."""
+    """Sends these pieces, and then nothing more."""
 
     async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
         for piece in pieces:
@@ -114,7 +114,7 @@ def event(data: dict | str, name: str = "") -> bytes:
 
 
 def chunk(text: str = "", finish: str | None = None, **more) -> bytes:
-    """One chunk of a chat completion."""
+    """Returns one chunk of a chat completion."""
     delta = {"content": text} if text else {}
     return event({"model": "tiny-1", "choices": [{"index": 0, "delta": delta | more.pop("delta", {}), "finish_reason": finish}], **more})
 

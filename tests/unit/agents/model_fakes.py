@@ -1,4 +1,4 @@
-"""A model that answers from the request alone, and roles that ask it, to test what the engine makes of exchanges."""
+"""A model that answers from the request alone, and roles that query it, for testing what the engine does with exchanges."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ ESTIMATE = {"calls": 1, "tokens": 1000, "dollars": 0.01}
 
 
 class FakeModels:
-    """Writes programs whose speed follows from the prompt; about every third prompt gets an answer without a program."""
+    """Writes programs whose speed depends on the prompt; about one prompt in three is answered without a program."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []  # (key, last message) of every request that was sent
-        self.failures: list[ModelFailure] = []  # for the next requests
-        self.before = None  # async callable(key, on_delta), to delay a request
+        self.failures: list[ModelFailure] = []  # raised for the next requests
+        self.before = None  # async callable(key, on_delta) that delays a request
         self.reasoning = ""
         self.usage: Usage | None = Usage(input_tokens=100, output_tokens=50)
 
@@ -59,7 +59,7 @@ def asking(purpose: str, text: str) -> Request:
 
 
 class AskingRoles:
-    """Each role asks the model; the Verifier ends the search after this number of programs."""
+    """Roles that each query the model; the Verifier ends the search after this number of programs."""
 
     name = "fake"
 

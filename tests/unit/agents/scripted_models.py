@@ -1,4 +1,4 @@
-"""A model port that answers by the purpose of a request, from a script: lists of replies, whose last entry is repeated."""
+"""A model port that answers according to a request's purpose, from a script: lists of replies, the last of which is repeated."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def plan(*steps: str, **more) -> str:
 
 
 def source(speed: float = 1.5, status: str = "passed", message: str = "", tag: str = "") -> str:
-    """A program that gets this verdict from the fake verifier; `tag` makes it different from others."""
+    """Returns a program that receives this verdict from the fake verifier; `tag` makes it different from others."""
     lines = [f"# speed {speed}", f"# status {status}"] + ([f"# message {message}"] if message else [])
     return "\n".join(lines) + f"\nimport torch\n\nTAG = {tag!r}\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
 
@@ -66,12 +66,12 @@ def diagnosis(route: str, method: str | None = None, documents: list[str] | None
 
 
 def offered(request: Request) -> list[str]:
-    """The methods that a prompt allows."""
+    """Returns the methods that a prompt allows."""
     return re.findall(r"^- `([\w-]+)`", request.messages[1].content.partition("## Methods")[2].partition("\n## ")[0], re.MULTILINE)
 
 
 def optimise(request: Request) -> str:
-    """The first allowed method."""
+    """Chooses the first allowed method."""
     return diagnosis("optimise", offered(request)[0])
 
 

@@ -1,4 +1,4 @@
-"""A run whose requests are left as files: it gives its device back, exits with code 5, and continues with the reply."""
+"""A run whose requests are left as files: it releases its device, exits with code 5, and continues with the reply."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAUSED = 5
 
 
 class Client(FakeClient):
-    """`there`: whether the device is on this host."""
+    """A client whose device is on this host if `there` is set."""
 
     there = True
 
@@ -56,7 +56,7 @@ def run(client, tmp_path):
 
 @pytest.fixture
 def begun(run):
-    """A run that is paused at its first request."""
+    """Starts a run that is paused at its first request."""
     assert run("--llm", "me", "--when-asked", "pause", "--budget-candidates", "2") == PAUSED
 
 

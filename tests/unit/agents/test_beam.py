@@ -1,4 +1,5 @@
-"""Several ways at once: who writes from what, when a way migrates or ends, how a lead is won, and the same calls again after an interruption."""
+"""Several branches at once: which program each is written from, when a branch migrates or ends, how the lead is won, and that the same calls are made
+after an interruption."""
 
 import asyncio
 from collections import Counter
@@ -39,7 +40,8 @@ def programs(journal: MemoryJournal) -> list[tuple]:
 
 @pytest.mark.asyncio
 async def test_the_call_graph():
-    """Way 1 writes the plan's program, and each of the others writes an idea; then each optimises or repairs its own, with diagnoses in between."""
+    """Branch 1 writes the plan's program, and each of the others writes an idea; then each optimises or repairs its own program, with diagnoses in
+    between."""
     run = engine("beam", roles(), candidates=40)
     summary = await run.execute()
     calls = call_graph(run.journal.events)
@@ -74,7 +76,7 @@ async def test_the_same_calls_after_an_interruption_at_any_event():
 
 
 class Asking(SearchRoles):
-    """Each call of a role is a request to a model."""
+    """Roles for which each call is a request to a model."""
 
     async def ideas(self, span, situation, count, known):
         await span.ask("planner", "fake", asking("planner/ideas", f"{len(known)} known"))
@@ -121,7 +123,7 @@ async def test_models_are_asked_the_same_after_an_interruption_whoever_answers_f
 @pytest.mark.asyncio
 async def test_whoever_answers_first_the_programs_have_the_same_numbers():
     class Slow(SearchRoles):
-        """The first way's answers arrive last, and so do its verdicts."""
+        """Delays the first branch's answers, so that they and its verdicts arrive last."""
 
         async def write(self, span, situation, parent, advice):
             await asyncio.sleep(0.004)
@@ -167,7 +169,7 @@ async def test_a_lead_is_won_beside_the_leader_alone():
 @pytest.mark.asyncio
 async def test_what_seemed_faster_and_is_not_trails_and_is_not_measured_again():
     class Noisy(FakeClient):
-        """Every program is as fast as this relative to the program that leads first."""
+        """Makes every program exactly as fast as the program that leads first."""
 
         first = ""
 
@@ -193,7 +195,7 @@ async def test_what_seemed_faster_and_is_not_trails_and_is_not_measured_again():
 @pytest.mark.asyncio
 async def test_ways_migrate_once_end_and_make_room():
     class Poor(SearchRoles):
-        """An endless supply of methods that bring no gain."""
+        """Supplies methods without end, none of which brings a gain."""
 
         async def write(self, span, situation, parent, advice):
             edit = await super().write(span, situation, parent, advice)
@@ -289,7 +291,7 @@ def attempt(number: int, parent: Attempt | None = None, ratio: float = 1.5, riva
 
 def test_a_program_beside_one_of_another_line_stands_at_that_ones_level():
     one, other = attempt(1, ratio=2.0), attempt(2, ratio=2.4)
-    child = attempt(3, other, ratio=9.9, rival=9.0)  # 1.1 times its parent, whatever eager did in the meantime
+    child = attempt(3, other, ratio=9.9, rival=9.0)  # 1.1 times as fast as its parent, whatever eager did in the meantime
     assert child.level == pytest.approx(2.4 * 1.1)
     other.against = Against(one, Interval(ratio=0.9, low=0.88, high=0.92))
     assert other.level == pytest.approx(1.8) and child.level == pytest.approx(1.98) and child.score == pytest.approx(one.score * 0.99)
@@ -327,7 +329,7 @@ def test_a_way_repairs_gains_loses_and_goes_on_from_anothers_line():
 
 
 def test_a_way_that_stands_where_another_went_on_follows_it():
-    """Two ways at the same program would try the same next; a way of another line has more patience."""
+    """Two branches at the same program would try the same thing next; a branch of a different line has more patience."""
     start, apart = attempt(1), attempt(3)
     ahead = attempt(2, start, ratio=3.0, rival=1.5)
     whole = Situation(TASK, "t", Settings(), attempts=[start, ahead, apart])

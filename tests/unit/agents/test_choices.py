@@ -1,4 +1,4 @@
-"""One record per workflow and limit: every interface that offers, refuses or describes them says the same."""
+"""There is one record per workflow and per limit: every interface that offers, refuses or describes them uses it."""
 
 import pytest
 from pydantic import ValidationError

@@ -1,4 +1,4 @@
-"""Scripts that edit a tree of decisions: each rule has its message, the valid remainder is kept, and nothing measured changes."""
+"""Scripts that edit a decision tree: each rule has its own message, the valid remainder is kept, and no measurement changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(tree: Tree, *ops, revision: int | None = None):
 
 @pytest.fixture
 def tree() -> Tree:
-    """n1 is done (candidate 1), n2 is open below it, n3 is open below n2, and n4 was given up."""
+    """Returns a tree in which n1 is done (candidate 1), n2 is open below it, n3 is open below n2, and n4 was given up."""
     tree = run(Tree(), add("one", id="a"), add("two", "a", id="b"), add("three", "b"), add("four")).tree
     tree.settled(tree.nodes["n1"], 1)
     for _ in range(MOST_TRIES):
@@ -144,7 +144,7 @@ def test_an_empty_script_changes_nothing(tree):
 
 
 def test_any_scripts_leave_a_tree_that_holds_together():
-    """Random operations, most of them nonsense: every node's parent exists, nodes below open ones are open, and closed ones stay closed."""
+    """Applies random operations, most of them nonsense: every node's parent exists, nodes below open ones are open, and closed ones stay closed."""
     draw = random.Random(7)
     tree = Tree()
     for step in range(150):

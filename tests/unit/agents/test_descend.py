@@ -1,4 +1,4 @@
-"""Coordinate descent: how close it gets to the best point of a grid, with how many measurements; and the workflow around it."""
+"""Coordinate descent: how close it comes to the best point of a grid, and with how many measurements; and the workflow around it."""
 
 import itertools
 import math
@@ -20,7 +20,8 @@ pytestmark = pytest.mark.asyncio
 
 
 def occupancy_table(seed: int) -> tuple[list[Knob], dict[tuple[int, ...], float]]:
-    """A made-up kernel: block size, work per thread, vectors and unrolling against registers, occupancy and loads in flight, with 0.4 % noise."""
+    """Returns the made-up speeds of a kernel: block size, work per thread, vector width and unrolling affect registers, occupancy and loads in
+    flight; with 0.4 % noise."""
     draw = random.Random(seed)
     blocks, work, vector, unroll = (64, 128, 256, 512, 1024), (1, 2, 4, 8), (1, 4), (1, 2, 4, 8)
     base, per_work, per_unroll = draw.uniform(18, 40), draw.uniform(2, 9), draw.uniform(1, 6)
@@ -129,7 +130,7 @@ async def test_programs_without_numbers():
 
 
 async def test_no_language_model_whatever_the_settings_say():
-    """Missing profiles end other workflows; this one does not look for them."""
+    """A missing profile ends other workflows; this one does not look for any."""
     for workflow, ended in (("descend", False), ("forge", True)):
         journal = MemoryJournal()
         settings = Settings(workflow=workflow, planner="big", coder="big", judge="big")

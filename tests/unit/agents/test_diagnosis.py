@@ -21,11 +21,11 @@ def profile(**changes) -> Profile:
 @pytest.mark.parametrize(
     ("ceilings", "seen", "bytes_min", "flops", "floor_ms", "bottleneck"),
     [
-        (CEILINGS, profile(), 40_000_000, 10**6, 2.0, "memory"),  # 2 ms of 3 ms at 20 GB/s
+        (CEILINGS, profile(), 40_000_000, 10**6, 2.0, "memory"),  # 2 ms out of 3 ms at 20 GB/s
         (CEILINGS, profile(), 10**6, 200_000_000, 2.0, "compute"),
         (CEILINGS, profile(), 10**6, 10**6, 0.05, "latency"),
         (CEILINGS, profile(), 59_000_000, 10**6, 2.9, "none"),
-        (CEILINGS, profile(), 150_000_000, 10**6, 7.5, "memory"),  # faster than memory: data from a cache, so not at the floor
+        (CEILINGS, profile(), 150_000_000, 10**6, 7.5, "memory"),  # faster than memory allows: the data come from a cache, so it is not at the floor
         (CEILINGS, None, 40_000_000, None, None, "memory"),
         (H200, profile(launches_per_iteration=400, device_busy=0.3), 10**8, 10**6, 0.1, "launch"),
         (H200, profile(launches_per_iteration=2, device_busy=0.95), 10**8, 10**6, 0.1, "occupancy"),
@@ -63,8 +63,8 @@ def test_methods_for_a_newer_gpu_need_its_compute_capability():
         ({"device": "cuda:0", "device_name": "NVIDIA A100", "capability": "8.0"}, (8, 0)),
         ({"device": "cuda:0", "device_name": "NVIDIA H200", "capability": "9.0", "multiprocessors": 132}, (9, 0)),
         ({"device": "cuda:0", "device_name": "NVIDIA B200", "capability": "10.0"}, (10, 0)),
-        ({"device": "cuda:0", "capability": ""}, None),  # a doctor that could not open the device
-        ({"device": "cuda:0"}, None),  # an older verifier
+        ({"device": "cuda:0", "capability": ""}, None),  # from a doctor that could not open the device
+        ({"device": "cuda:0"}, None),  # from an older verifier
         ({"device": "cpu", "threads": 2}, None),
     ],
 )

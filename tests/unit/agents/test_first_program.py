@@ -44,7 +44,7 @@ H200 = DeviceFigures.h200()
 def situation_of(layers: int, rows: int, width: int, figures: DeviceFigures = H200) -> Situation:
     source = TASK.format(layers=layers, rows=rows, width=width)
     names: dict = {}
-    exec(compile(source, "task.py", "exec"), names)  # a task that this test writes
+    exec(compile(source, "task.py", "exec"), names)  # a task written by this test
     captured = capture(names["Model"](layers, width), [torch.rand(rows, width)], source, "train")
     plan = make_plan(captured, source, figures, "fp32-strict")
     return Situation(source, "mine", Settings(), capture=captured, plan=Plan({"more": 1}, (), Compiled(plan, figures)))
@@ -54,7 +54,7 @@ def situation_of(layers: int, rows: int, width: int, figures: DeviceFigures = H2
     ("layers", "rows", "width", "figures", "expected"),
     [
         (6, 16, 64, H200, True),
-        (1, 16, 64, H200, False),  # with so few groups, the copies cost what the change saves
+        (1, 16, 64, H200, False),  # with so few groups, the copies cost as much as the change saves
         (6, 8192, 1024, H200, False),  # the device is the bottleneck
         (6, 16, 64, DeviceFigures.cpu(2), False),
     ],

@@ -1,4 +1,4 @@
-"""Strategies whose own `Not for` rules them out by the task's shapes or the program's kernels are not offered; what is unknown rules nothing out."""
+"""A strategy is not offered if its own `Not for` rules it out for the task's shapes or the program's kernels; an unknown fact rules out nothing."""
 
 from __future__ import annotations
 

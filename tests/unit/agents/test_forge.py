@@ -1,4 +1,4 @@
-"""CudaForge's loop: what its roles see, its ten rounds, and the best program, which is kept."""
+"""CudaForge's loop: what its roles see, its ten rounds, and that the best program is kept."""
 
 import pytest
 from workflow_fakes import SearchRoles, engine

@@ -59,7 +59,7 @@ SCRIPT = {
 
 @pytest.mark.slow
 async def test_stitch_with_models_goes_on_with_another_coder():
-    """The change from a model to the compiler's diagnosis rules and back is the largest one that settings allow."""
+    """Changing from a model to the compiler's diagnosis rules and back is the largest change that settings allow."""
     old = Settings(planner="scripted", coder="scripted", budget=Budget(calls=14, candidates=9))
     new = old.model_copy(update={"coder": "other", "target": 1.9, "budget": Budget(calls=30, candidates=12)})
     whole, first = MemoryJournal(), ScriptedModels(SCRIPT)

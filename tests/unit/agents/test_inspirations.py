@@ -129,7 +129,7 @@ def test_recalling_is_an_effect_that_excludes_the_task_itself():
 
 
 def verified(folder, nodes: list[Node], before: str, after: str) -> None:
-    """A finished run of two programs, with everything in its trace; the second was timed in turn with the first."""
+    """Keeps a finished run of two programs, with everything in its trace; the second was timed in alternation with the first."""
     shas = {name: sha256(text) for name, text in {"1": before, "2": after}.items()}
     capture = Capture(task="f" * 64, mode="train", graph=Graph(inputs=[], nodes=nodes, outputs=[]))
     gain = {"ratio": 1.4, "low": 1.3, "high": 1.5}

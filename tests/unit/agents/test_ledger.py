@@ -1,4 +1,4 @@
-"""The ledger: gains measured side by side, and the strategies of a first program taken together."""
+"""The ledger: gains measured side by side, and the strategies of a first program, which are recorded together."""
 
 from __future__ import annotations
 

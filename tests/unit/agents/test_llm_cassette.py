@@ -1,4 +1,4 @@
-"""Recordings: a recorded request gets its recorded answer, and a missing one is named."""
+"""Recordings: a recorded request receives its recorded answer, and a missing one is named."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_equal_requests_are_told_apart_by_key_and_then_by_order(tmp_path):
     found = models(tmp_path, TAPE)
     assert await play(found, "x", key="b#1") == "second"
     assert await play(found, "x", key="new#1") == "first"
-    assert await play(found, "x", key="b#1") == "second"  # asked again after an interruption
+    assert await play(found, "x", key="b#1") == "second"  # requested again after an interruption
     assert await play(found, "x", key="new#2") == "third"
     with pytest.raises(ModelFailure, match="more often than the 3 times"):
         await play(found, "x", key="new#3")
@@ -110,7 +110,7 @@ def test_a_torn_line_is_ended_before_the_next(tmp_path):
 
 
 async def traced(folder, said: str = "Ja.") -> None:
-    """A trace with one completed and one incomplete exchange."""
+    """Returns a trace with one completed and one incomplete exchange."""
     journal = FileJournal(folder)
     for key, reply in (("plan#1", Reply(text=said)), ("plan#2", None)):
         asked = await journal.put(request("Plan it.", purpose="planner/plan").model_dump_json().encode(), "application/json")

@@ -1,4 +1,4 @@
-"""Ideas from a model: invented, realised, crossed and aligned, with a fake verifier; and the treatment of unusable replies."""
+"""Ideas from a model: inventing, realising, crossing and aligning them, with a fake verifier; and the treatment of unusable replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits of an endpoint, with a fake clock; and the client with many requests at once."""
+"""Limits of an endpoint, tested with a fake clock; and the client with many concurrent requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Clock:
-    """Time that passes only while something sleeps."""
+    """A clock that advances only while something sleeps."""
 
     def __init__(self, monkeypatch):
         self.now = 1000.0
@@ -31,7 +31,7 @@ class Clock:
 
 
 async def times(limiter: Limiter, clock: Clock, tokens: list[int], takes: float = 0.0) -> list[float]:
-    """When each request was let through."""
+    """Returns the times at which the requests were let through."""
     begun: list[float] = []
 
     async def one(count: int) -> None:
@@ -49,7 +49,7 @@ async def test_requests_a_minute(monkeypatch):
     assert len(begun) == 35
     for first, eleventh in zip(begun, begun[10:], strict=False):
         assert eleventh - first >= WINDOW
-    assert begun[-1] - begun[0] < 3 * WINDOW + 1  # and no slower than necessary
+    assert begun[-1] - begun[0] < 3 * WINDOW + 1  # and no more slowly than necessary
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -110,7 +110,7 @@ async def test_concurrency_is_shared_by_all_who_ask(tmp_path):
     slow = stream(chunk("Yes"), chunk(finish="stop"), usage(), DONE, pause=0.01)
     async with serving(slow) as wire:
         text = profile(base_url=wire.url, limits={"concurrency": 3})
-        one, other = models(tmp_path, text), models(tmp_path, text)  # as for two runs in one process that each opened their own
+        one, other = models(tmp_path, text), models(tmp_path, text)  # as for two runs in one process that each opened their own models
         replies = await asyncio.gather(*(ask(found, key=f"a#{i}") for i in range(10) for found in (one, other)))
     assert len(replies) == 20 and wire.most_at_once == 3
 

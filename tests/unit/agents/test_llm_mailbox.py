@@ -1,4 +1,4 @@
-"""The mailbox: a request waits as a file, and a file from a person is the reply."""
+"""The mailbox: a request waits as a file, and the reply is a file from a person."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def found(tmp_path):
 
 @contextlib.asynccontextmanager
 async def asking(found, heard=None, **more):
-    """A request in flight, and its file in the mailbox."""
+    """Yields a request in flight, and its file in the mailbox."""
     task = asyncio.create_task(ask(found, heard, name="me", asked=ASKED, **{"key": "step-1/attempt-2#3", "run": "run-1", **more}))
     try:
         async with asyncio.timeout(5):
@@ -92,7 +92,7 @@ async def test_after_a_crash_the_same_request_waits_once_and_a_reply_given_meanw
     await found.store.answer(waiting.id, "While you were away.")
     async with asking(found) as (task, _):
         assert (await asyncio.wait_for(task, 5)).text == "While you were away."
-    async with asking(found) as (task, _):  # and once more if it was killed before it recorded the answer
+    async with asking(found) as (task, _):  # and once more if the orchestrator was killed before it recorded the answer
         assert (await asyncio.wait_for(task, 5)).text == "While you were away."
 
 

@@ -1,4 +1,4 @@
-"""Roles that ask a model, in the stitch workflow with a fake verifier: every route, every refusal, and unusable replies."""
+"""Roles that query a model, in the stitch workflow with a fake verifier: every route, every refusal, and unusable replies."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ async def test_a_trained_policy_signs_its_programs_and_others_do_not():
         "planner/plan": [plan("s1")],
         "coder/first": [program(1.2)],
         "verifier/diagnose": [optimise, diagnosis("stop")],
-        "coder/optimise": [program(1.2)],  # the same again, except for the first line
+        "coder/optimise": [program(1.2)],  # identical except for the first line
         "coder/reply": [edit],
     }
     first = f"# Written by scripted ({policy})\n"

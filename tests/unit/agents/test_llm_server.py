@@ -18,7 +18,7 @@ from agents.llm.messages import Usage
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
-    """Retries without waiting; the waits are recorded."""
+    """Retries without waiting, and records the waits."""
     waits: list[float] = []
     real = asyncio.sleep
 
@@ -39,7 +39,7 @@ async def failing(found, **more) -> ModelFailure:
     return error
 
 
-# replies
+# Replies
 
 
 @pytest.mark.asyncio
@@ -151,7 +151,7 @@ async def test_the_profile_caps_the_reply(tmp_path):
     assert wire.asked[0].body["max_tokens"] == 20 and wire.asked[0].body["seed"] == 3
 
 
-# faults that are retried
+# Faults that are retried
 
 
 @pytest.mark.asyncio
@@ -253,7 +253,7 @@ async def test_nobody_listens(tmp_path):
     assert error.kind == "unreachable" and error.attempts == 3 and f"no connection to 127.0.0.1:{port}" in error.message
 
 
-# faults that are not retried
+# Faults that are not retried
 
 
 @pytest.mark.asyncio
@@ -325,7 +325,7 @@ async def test_an_unknown_profile(tmp_path):
     assert failure.value.kind == "configuration" and "no profile slow (there are: fast)" in failure.value.message
 
 
-# estimates and cancellation
+# Estimates and cancellation
 
 
 def test_estimates(tmp_path):

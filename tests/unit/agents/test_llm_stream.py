@@ -1,4 +1,4 @@
-"""Event streams and the two dialects, tested on bytes and pieces alone."""
+"""Event streams and the two dialects, tested on bytes and on individual pieces."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_character_that_comes_in_two_pieces_is_one_and_half_of_one_is_replaced
     assert answer.text == "".join(delta.text for delta in deltas) == "ok 🎉 \ufffd!\ufffd"
 
 
-# text and reasoning
+# Text and reasoning
 
 
 def pieces(*given: str) -> tuple[str, str, str]:
@@ -300,7 +300,7 @@ def test_anthropic_whole():
     assert [d.kind for d in deltas] == ["reasoning", "text"] and answer.finish == "stop" and answer.usage.input_tokens == 3
 
 
-# statuses
+# Statuses
 
 
 @pytest.mark.parametrize(

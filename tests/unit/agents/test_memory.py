@@ -23,7 +23,7 @@ def attempt(number, parent=None, strategy="", step="", status="passed", ratio=1.
 
 
 def situation(*attempts):
-    """Each program is timed alongside its parent, as in workflows."""
+    """Builds a situation in which each program is timed alongside its parent, as in workflows."""
     for one in attempts:
         before = next((a for a in attempts if a.number == one.parent and a.number < one.number), None)
         one.base = beside(before)
@@ -93,7 +93,7 @@ def test_methods_carry_what_was_hoped_and_what_came():
 
 
 def test_a_gain_is_what_was_timed_beside_the_program_before_however_eager_drifts():
-    """275.6 us before and 275.3 us after, while eager went from 1165 to 1573 us: "gained, 1.35x" was learned from that."""
+    """The times were 275.6 us before and 275.3 us after, while eager went from 1165 to 1573 us: the lesson learned from this was "gained, 1.35x"."""
     first, second = attempt(1, ratio=4.23), attempt(2, 1, ratio=5.71, strategy="lean-forward", expected=1.3)
     known = situation(first, second)
     second.report.timing.rival = compared("rival", 0.2753, 0.2756)

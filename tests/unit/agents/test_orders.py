@@ -60,7 +60,7 @@ def test_who_can_read_a_note():
     for chosen, to in (
         (Settings(), "all"),
         (Settings(**MODELS | {"judge": "built-in"}), "verifier"),
-        (Settings(workflow="descend", **MODELS), "coder"),  # has no model, whatever the settings say
+        (Settings(workflow="descend", **MODELS), "coder"),  # this role has no model, whatever the settings say
         (Settings(workflow="verify", **MODELS), "all"),
     ):
         with pytest.raises(NotAnOrder):
@@ -99,7 +99,7 @@ def at_work(journal: MemoryJournal, chosen: Settings) -> tuple[Engine, Situation
 @pytest.mark.asyncio
 async def test_an_order_is_read_once_said_and_replayed():
     journal = MemoryJournal()
-    for look in range(2):  # the second run, over the journal of the first
+    for look in range(2):  # the second run, continuing the journal of the first
         run, situation = at_work(journal, settings())
         if look == 0:
             await noted(journal, "skip row-cache\nplease", to="planner")
@@ -188,7 +188,7 @@ async def test_a_run_with_orders_resumes_to_the_same_end_wherever_it_is_cut(work
 
 
 async def noted_after(journal: MemoryJournal, run: Engine) -> None:
-    """The whole run, with an order that arrives when its first program has been measured."""
+    """Performs a complete run with an order that arrives after its first program has been measured."""
     real = journal.append
 
     async def append(events):

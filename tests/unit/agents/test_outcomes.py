@@ -1,4 +1,4 @@
-"""What a run's headline says about its last verdict: a busy host is named and retried, and no program is blamed or praised for it."""
+"""What a run's headline says about its last verdict: a busy host is named and the job retried, and no program is blamed or credited for it."""
 
 from __future__ import annotations
 

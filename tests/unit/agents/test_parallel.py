@@ -1,4 +1,4 @@
-"""Parallel workers: one budget, one pause, and the same course after an interruption."""
+"""Parallel workers: they share one budget and one pause, and take the same course after an interruption."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WORKERS, ROUNDS = 4, 3
 
 
 async def wide(run) -> Finish:
-    """Each worker asks and verifies, round by round; the engine numbers the programs."""
+    """Runs workers that each make a request and verify, round by round; the engine numbers the programs."""
 
     async def worker(name: str) -> list[int]:
         numbers = []
@@ -47,7 +47,7 @@ def engine(journal, models, client=None, on_pause="wait", **budget) -> Engine:
 
 
 class SlowModels(FakeModels):
-    """Replies take turns: all calls that have begun are in flight together."""
+    """Models whose replies take turns: all calls that have begun are in flight together."""
 
     def __init__(self):
         super().__init__()

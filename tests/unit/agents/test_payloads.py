@@ -1,4 +1,4 @@
-"""The payloads of events: the models read every existing trace without loss, and the reference, the pages and the writers follow them."""
+"""The payloads of events: the models read every existing trace without loss, and the reference, the pages and the writers agree with them."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ EXAMPLES = [json.loads(line) for path in sorted(ROOT.glob("examples/traces/*/tra
 FOLDERS = (ROOT / "static/js/run/folders.js").read_text()
 STATE = (ROOT / "static/js/run/state.js").read_text()
 ENTRIES = (ROOT / "static/js/run/entries.js").read_text()
-# The names by which page entries refer to a payload that they show.
+# The names by which page entries refer to a payload that they display.
 SHOWN: dict[str, list[type[BaseModel]]] = {
     "payload": [RunStarted, RunFinished], "plan": [PlanEdited], "step": [PlanStep], "idea": [IdeaProposed], "diagnosis": [DiagnosisMade],
     "decision": [DecisionMade], "tree": [TreeChanged], "node": [TreeNode],
 }  # fmt: skip
-HELPERS = ("add", "event", "at")  # functions with which tests and benches create events from keywords
+HELPERS = ("add", "event", "at")  # functions with which tests and benches create events from keyword arguments
 TERMINAL = ast.parse((ROOT / "stitchwork/conversation.py").read_text())
-JAVASCRIPT = {"length", "map", "filter", "sort", "find", "toFixed"}  # of its own values
+JAVASCRIPT = {"length", "map", "filter", "sort", "find", "toFixed"}  # methods of JavaScript values
 
 
 def test_the_examples_are_read_and_written_back_as_they_were():
@@ -59,7 +59,7 @@ def test_the_examples_are_read_and_written_back_as_they_were():
 
 
 def payloads_in_tests() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """(place, kind, payload) of every event literal in a test or a bench; computed values are `...`."""
+    """Yields (place, kind, payload) for every event literal in a test or a bench; computed values are `...`."""
     for path in sorted([*ROOT.glob("tests/**/*.py"), *ROOT.glob("bench/**/*.py")]):
         text = path.read_text()
         for node in ast.walk(ast.parse(text)) if any(f'"{kind}"' in text for kind in KINDS) else ():
@@ -68,7 +68,7 @@ def payloads_in_tests() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def _spelled(node: ast.AST) -> Iterator[tuple[str, dict[str, Any]]]:
-    """`Event(kind="note.added", payload={...})`, `add("note.added", text=...)` and `("note.added", {...})`."""
+    """Recognises `Event(kind="note.added", payload={...})`, `add("note.added", text=...)` and `("note.added", {...})`."""
     parts = node.args if isinstance(node, ast.Call) else node.elts if isinstance(node, ast.Tuple) else []
     named = {one.arg: one.value for one in node.keywords if one.arg} if isinstance(node, ast.Call) else {}
     kind = next((one.value for one in [named.get("kind"), *parts[:2]] if isinstance(one, ast.Constant) and one.value in PAYLOADS), None)
@@ -101,7 +101,7 @@ def test_what_tests_spell_out_is_what_the_kinds_say():
             read(kind, {name: value for name, value in payload.items() if value is not ...})
         except ValidationError as error:  # only computed values may be missing here
             wrong += [f"{place}: {one['loc']}" for one in error.errors() if one["type"] != "missing" or one["loc"][0] not in payload]
-    meant = ("test_payloads.py", "test_journal.py", "test_live.py")  # where unknown values are the point
+    meant = ("test_payloads.py", "test_journal.py", "test_live.py")  # in which unknown values are the point of the test
     assert [one for one in wrong if not one.startswith(meant)] == []
 
 
@@ -180,7 +180,7 @@ def test_the_reference_and_the_pages_types_are_made_from_the_models():
 
 
 def parts_of(model: type[BaseModel]) -> dict[str, type[BaseModel] | None]:
-    """The names by which a script reads a model's fields, with the model that each holds."""
+    """Returns the names by which a script reads a model's fields, with the model that each one holds."""
 
     def inner(annotation: Any) -> type[BaseModel] | None:
         models = [one for one in (annotation, *get_args(annotation)) if isinstance(one, type) and issubclass(one, BaseModel)]
@@ -190,7 +190,7 @@ def parts_of(model: type[BaseModel]) -> dict[str, type[BaseModel] | None]:
 
 
 def unknown_reads(body: str, models: list[type[BaseModel]], variable: str = "payload") -> list[str]:
-    """Payload reads in a script for which none of these models has a field."""
+    """Returns the payload reads in a script that match no field of these models."""
     known: dict[str, type[BaseModel] | None] = {}
     for model in models:
         known |= parts_of(model)
@@ -216,7 +216,7 @@ def test_the_pages_folders_read_fields_that_there_are():
 
 
 def test_the_command_line_reads_fields_that_there_are():
-    """It imports nothing from the product, so it reads JSON."""
+    """The command line imports nothing from the product, so it reads JSON."""
     methods = {node.name: node for node in ast.walk(TERMINAL) if isinstance(node, ast.FunctionDef)}
     table = next(node.value for node in TERMINAL.body if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "HANDLERS")
     assert isinstance(table, ast.Dict) and len(table.keys) > 15
@@ -229,7 +229,7 @@ def test_the_command_line_reads_fields_that_there_are():
 
 
 def names_read(function: ast.FunctionDef) -> Iterator[str]:
-    """Keys that a function takes from its payload `p`."""
+    """Yields the keys that a function reads from its payload `p`."""
     for node in ast.walk(function):
         key: ast.expr | None = None
         if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "p":

@@ -1,4 +1,4 @@
-"""People in the loop: notes, plans that wait for review, forks."""
+"""People in the loop: notes, plans that wait for review, and forks."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_notes_are_given_once_wherever_the_run_is_interrupted():
         requested = {e.payload["key"]: (e.agent, e.payload.get("notes")) for e in journal.events if e.kind == "llm.requested"}
         assert sorted(role for role, notes in requested.values() if notes) == ["coder", "verifier"], f"cut at {cut}"
         done = keys_done(whole.events[:cut])
-        if {e.payload["key"] for e in whole.events[:cut] if e.kind == "llm.requested"} == done:  # otherwise the note is in time for the repeated call
+        if {e.payload["key"] for e in whole.events[:cut] if e.kind == "llm.requested"} == done:  # or the note is in time for the repeated call
             assert [key for key, _ in again.asked] == [key for key, _ in models.asked if key not in done]
 
 
@@ -152,11 +152,11 @@ async def test_a_paused_run_that_nobody_holds_is_cancelled_by_whoever_takes_it_u
     assert (await asyncio.wait_for(engine(journal, models, on_pause="leave").execute(), 5)).outcome == "cancelled"
 
 
-# forks
+# Forks
 
 
 class Named(AskingRoles):
-    """Roles that include their name in their requests; the settings choose which of them plays."""
+    """Roles that put their name in the titles of their programs; the settings choose which of them plays."""
 
     def __init__(self, name: str, programs: int):
         super().__init__(programs)
@@ -169,7 +169,7 @@ class Named(AskingRoles):
 
 @pytest.fixture
 def two_coders(monkeypatch):
-    """`settings.coder` names the writer."""
+    """Casts the coder that `settings.coder` names."""
     from agents import roles as package
     from agents.roles.situation import Roles
 
@@ -207,7 +207,7 @@ async def test_forked_at_any_event_the_past_stays_and_the_future_is_the_new_sett
         assert [c.number for c in summary.candidates] == list(range(1, len(summary.candidates) + 1))
         by = {c.number: c.title for c in summary.candidates}
         assert {by[n] for n in inherited} <= {"by first"}, at
-        written = {e.span for e in whole.events[:cut] if e.kind == "message.completed" and e.agent == "coder"}  # and perhaps not yet proposed
+        written = {e.span for e in whole.events[:cut] if e.kind == "message.completed" and e.agent == "coder"}  # though perhaps not yet proposed
         assert {c.title for c in summary.candidates if c.number not in inherited and c.span not in written} <= {"by second"}, at
         assert len(again.asked) <= calls + 1 and summary.open_spans() == []
         assert summary.started.coder == "second" and summary.limits["candidates"] == 5

@@ -1,4 +1,4 @@
-"""cuPilot's loop: strategies are crossed, translated, revised and re-aligned; elites survive; sizes follow the budget."""
+"""cuPilot's loop: strategies are crossed, translated, revised and realigned; elites survive; sizes depend on the budget."""
 
 import pytest
 from workflow_fakes import SearchRoles, engine

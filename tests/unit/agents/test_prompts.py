@@ -1,4 +1,4 @@
-"""Prompt files and their loader: exactly the declared variables, one pass, fixed titles."""
+"""Prompt files and their loader: exactly the declared variables, a single pass, and fixed titles."""
 
 from __future__ import annotations
 

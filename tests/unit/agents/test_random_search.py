@@ -1,4 +1,4 @@
-"""The control of the arena: it draws, it does not learn, and it ends."""
+"""The arena's control workflow: it draws at random, does not learn, and terminates."""
 
 import pytest
 from workflow_fakes import SearchRoles, engine

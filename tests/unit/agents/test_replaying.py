@@ -1,4 +1,4 @@
-"""A run played again from its own trace."""
+"""A run that is replayed from its own trace."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_it_says_where_another_decision_is_made():
     outcome = await replay(await recorded(programs=3), AskingRoles(1).roles())
     assert "decision.made" in outcome.difference and "route was 'optimise' and is 'stop'" in outcome.difference
     outcome = await replay(await recorded(programs=1), AskingRoles(3).roles())
-    assert outcome.difference  # the replay asks for more than was recorded
+    assert outcome.difference  # the replay makes more requests than were recorded
 
 
 async def test_another_program_of_the_same_reply_is_seen():
@@ -91,7 +91,7 @@ async def test_events_beside_the_order_are_no_difference():
 
 
 async def test_workers_in_parallel_meet_as_they_did(monkeypatch):
-    """Replies that arrive in a different order from their requests decide who gets which number."""
+    """When replies arrive in a different order from their requests, that order decides which program gets which number."""
 
     class Slow(FakeModels):
         async def ask(self, profile, request, *, key, run, on_delta):

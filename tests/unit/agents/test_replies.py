@@ -1,4 +1,4 @@
-"""Replies as JSON: found in prose and fences, checked strictly, refused with the location."""
+"""Replies as JSON: found in prose and fences, checked strictly, and refused with the location of the error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of a request that a second reader could not check, could misread, or found to contradict each other: each kind with a request's text."""
+"""Figures in a request that a second reader could not check, could misread, or found to be contradictory: each kind with the text of a request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOPK = [("gather", 1, 0.020), ("digits", 4, 0.032), ("sums", 4, 0.008), ("sort",
 
 
 def with_topk(share: float = 0.065):
-    """A program whose `topk` takes several kernels of the library."""
+    """Returns a program whose `topk` takes several library kernels."""
     found = passed()
     found.report.kernels = [
         Kernel(name="at::native::" + name, calls=calls, ms=ms, share=share / 4, own=False, via="aten::topk") for name, calls, ms in TOPK
@@ -79,7 +79,7 @@ def test_the_legend_says_what_waves_and_peaks_are_and_that_stalls_are_the_larges
 
 
 def test_shared_memory_limits_the_blocks_only_as_far_as_the_hardware_does():
-    """213 registers and 72 KiB a block: 2 blocks by registers, 3 by shared memory, though the driver set aside enough for 2 only."""
+    """With 213 registers and 72 KiB a block, registers allow 2 blocks and shared memory 3, though the driver set aside enough for only 2."""
     limits = {counters.OCCUPANCY_LIMIT[name]: blocks for name, blocks in (("registers", 2), ("shared_mem", 2), ("warps", 16), ("blocks", 32))}
     found = counted(metrics=COUNTED | limits, block=(128, 1, 1), registers=213, shared_bytes=73728)
     assert "resident blocks a multiprocessor: 2 (by registers; shared memory 3, block size 16)" in measured.resources_text(found, H200)
@@ -182,7 +182,7 @@ def test_the_traffic_of_the_groups_is_told_where_it_exceeds_the_tasks():
 
 
 def test_equal_groups_that_need_each_other_are_told_from_those_that_do_not():
-    """A recurrence: the products of the inputs need nothing, those of the state need the one before."""
+    """In a recurrence, the products of the inputs depend on nothing, while each product of the state depends on the previous one."""
     spec = {"shape": [64, 256], "dtype": "float32"}
 
     def node(name, op, *reads):

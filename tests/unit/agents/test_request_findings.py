@@ -1,4 +1,4 @@
-"""Findings of second readers of requests: each kind of fault, searched for in the texts of a complete request."""
+"""Findings of second readers of requests: each kind of fault is searched for in the text of a complete request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COUNTED = {
 
 
 def counted(**more) -> Attempt:
-    """A program of one product on tensor cores: 250 blocks of 512 threads, one of which can be resident per multiprocessor."""
+    """Returns a program with one product on tensor cores: 250 blocks of 512 threads, one of which can be resident per multiprocessor."""
     found = passed(ratio=6.0)
     known = {
         "name": "product", "own": True, "calls": 5, "total_us": 1500, "mean_us": 300, "share": 1.0, "grid": (250, 1, 1), "block": (512, 1, 1),
@@ -63,7 +63,7 @@ def test_a_kernel_of_a_library_is_described_where_it_was_counted():
 def test_a_grid_is_compared_with_the_blocks_that_can_be_resident():
     full, few = counted(), counted(grid=(40, 1, 1))
     for attempt in (full, few):
-        attempt.profile.host.device_us = 480  # of 500: the host is not the bottleneck
+        attempt.profile.host.device_us = 480  # out of 500: the host is not the bottleneck
     assert diagnosed(situation(full), full).bottleneck != "occupancy", "128,000 threads are 1.9 waves of one block a multiprocessor"
     found = diagnosed(situation(few), few)
     assert found.bottleneck == "occupancy" and "40 blocks of 512 threads for 132 multiprocessors" in found.text

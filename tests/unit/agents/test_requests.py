@@ -1,4 +1,5 @@
-"""What requests tell the answering model: limits, one floor, where the time goes, kernels, bounds, what counts; and no contradictions."""
+"""What requests tell the answering model: limits, a single floor, where the time goes, kernels, bounds, what counts; and that they contain no
+contradictions."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def situation(*attempts: Attempt, plan=None, capture=None, **more) -> Situation:
     return Situation(TASK, "t", Settings(device="cuda:0"), plan=made, capture=capture, attempts=list(attempts), **more)
 
 
-# limits
+# Limits
 
 
 @pytest.mark.parametrize("length", [2_001, 5_900, 100_000])
@@ -92,7 +93,7 @@ def test_limits_stand_in_the_request_and_are_those_that_hold():
     assert (len(found.bottleneck), len(found.change)) == (2000, 6000)
 
 
-# one floor
+# A single floor
 
 
 def test_one_floor_for_plan_diagnosis_request_and_stopping():
@@ -151,7 +152,7 @@ def test_a_device_says_its_tensor_cores_and_what_code_is_built_for():
     assert "nvcc" not in digest.device_text(DeviceFigures.cpu(2)) and "tensor" not in digest.device_text(DeviceFigures.cpu(2))
 
 
-# where a call's time goes
+# Where a call's time goes
 
 
 def profile(**more) -> Profile:
@@ -198,7 +199,7 @@ def test_methods_for_the_host_wherever_its_share_is_large():
         assert "lean-forward" not in busy and "cuda-graph" not in busy
 
 
-# kernels
+# Kernels
 
 
 @pytest.mark.parametrize(
@@ -234,7 +235,7 @@ def test_registers_spills_shared_memory_and_occupancy_without_a_profile():
     assert "- k: 168 registers a thread; spills or local arrays: 8 bytes stored by a thread; 49152 bytes of shared memory a block; occupancy" in said
 
 
-# what counts
+# What counts
 
 
 def test_the_error_is_a_number_and_says_what_it_is_relative_to():
@@ -284,7 +285,7 @@ def test_why_an_attempt_lost_with_what_it_changed():
     assert "-x = 1" in said and "+x = 2" in said and measured.lost_text(second, situation(first, second)) == ""
 
 
-# strategies
+# Strategies
 
 
 def test_what_was_wanted_has_a_name_and_combinations_are_one_name():

@@ -52,7 +52,7 @@ def get_init_inputs():
 @pytest.fixture(scope="module")
 def captured():
     names: dict = {}
-    exec(compile(TASK, "task.py", "exec"), names)  # a task that this test writes
+    exec(compile(TASK, "task.py", "exec"), names)  # a task written by this test
     return capture(names["Model"](256), [torch.rand(64, 256)], TASK, "train")
 
 

@@ -26,7 +26,7 @@ def engine(journal, client, programs=PROGRAMS, program_source=None, **changes) -
 
 
 def content(events) -> list[tuple]:
-    """A trace without the parts that may differ after an interruption: times, attempts of a job, spending, the interruption itself."""
+    """Returns a trace without the parts that may differ after an interruption: times, attempts at a job, spending, and the interruption itself."""
     kept = []
     for event in events:
         if event.kind in ("verification.queued", "verification.stage", "budget.updated", "run.resumed"):

@@ -1,4 +1,4 @@
-"""Several devices as one: the next free device is used, each runs one program at a time, and all are of one model."""
+"""Several devices used as one: the next free device is taken, each runs one program at a time, and all are of the same model."""
 
 import asyncio
 import json

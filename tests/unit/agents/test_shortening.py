@@ -1,4 +1,4 @@
-"""Long programs are shown without the kernels that matter least, and a reply gets them back."""
+"""Long programs are shown without the kernels that matter least, and a reply has them restored."""
 
 import tarfile
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_a_whole_file_may_keep_the_line_and_may_not_make_one_up():
 
 
 HELPERS = "".join(f"struct {name} {{\n{BODY}}};\n\n" for name in ("Shared", "Lonely"))
-HELPERS += "__device__ float brief(float x) { return x; }\n\n"  # closed on its own line: what follows is no part of it
+HELPERS += "__device__ float brief(float x) { return x; }\n\n"  # closed on its own line: what follows is not part of it
 FIRST = kernel("first").replace("out[0]", "Shared{}, out[0]")
 SECOND = kernel("second").replace("// what second", "// second (line 3)\n// tiles, what second").replace("out[0]", "Lonely{}, out[0]")
 LONG = f'SOURCE = r"""\n{HELPERS}{FIRST}{SECOND}"""\n'

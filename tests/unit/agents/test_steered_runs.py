@@ -24,7 +24,7 @@ class Client(FakeClient):
 
 @pytest.fixture
 def models(monkeypatch, tmp_path):
-    """All processes of a test ask the same fake model; the profile also exists in the profiles file."""
+    """Provides one fake model for all processes of a test; the profile also exists in the profiles file."""
     fake = FakeModels()
     (tmp_path / "llm.toml").write_text(PROFILES)
     monkeypatch.setenv("STITCHWORK_LLM_PROFILES", str(tmp_path / "llm.toml"))

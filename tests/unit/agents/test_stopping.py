@@ -18,7 +18,7 @@ MEMORY, OTHER = "fuse-pointwise", "a-method-of-its-own"
 
 
 def situation(*speeds: float | None, strategy: str = MEMORY, floor_ms: float | None = None) -> Situation:
-    """One attempt per speed; null means that it was wrong."""
+    """Builds a situation with one attempt per speed; None means that its result was wrong."""
     job = VerifyJob(task_source=TASK, program_source="x", tier="quick")
     known = Situation(TASK, "softmax", Settings(), plan=Plan({}, (), floor_ms=floor_ms))
     for number, speed in enumerate(speeds, start=1):

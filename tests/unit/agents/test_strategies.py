@@ -14,7 +14,7 @@ from verifier.profiling.diagnosing.diagnosis import FAULT_CLASS
 
 
 def some_facts():
-    """Every combination of known and unknown facts that a predicate can be asked about."""
+    """Yields every combination of known and unknown facts on which a predicate can be evaluated."""
     known = itertools.product(
         ("cpu", "cuda"),
         BOTTLENECKS,

@@ -1,4 +1,4 @@
-"""A program that merely returns the task is recognised, whatever names it uses; one that differs in anything that runs is not."""
+"""A program that merely returns the task is recognised, whatever names it uses; one that differs in any code that runs is not."""
 
 from __future__ import annotations
 

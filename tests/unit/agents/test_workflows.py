@@ -14,7 +14,7 @@ from agents.workflows import FUNCTIONS
 from tests.slowness import quick
 
 pytestmark = pytest.mark.asyncio
-SEARCHES = [name for name in choices.SEARCHES if name != "stitch"]  # which has a separate test file
+SEARCHES = [name for name in choices.SEARCHES if name != "stitch"]  # stitch has a separate test file
 SIDE_BY_SIDE = choices.PARALLEL
 
 
@@ -98,7 +98,7 @@ def job_of(journal, key) -> str:
 
 @pytest.mark.parametrize("workflow", SIDE_BY_SIDE)
 async def test_workers_that_were_interrupted_keep_their_numbers(workflow):
-    """Verdicts arrive in a different order after a resume; recorded ones do not change."""
+    """Verdicts arrive in a different order after a run is resumed; recorded ones do not change."""
     whole = MemoryJournal()
     await engine(workflow, roles(), whole, candidates=30).execute()
     middle = len(whole.events) // 2

@@ -1,4 +1,4 @@
-"""K-Search's loop with earned beliefs: scripts, choice by rule, bounded repairs, scored predictions, and requests that a resumed run repeats
+"""K-Search's loop with learned beliefs: scripts, choice by rule, bounded repairs, scored predictions, and requests that a resumed run repeats
 exactly."""
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ async def test_the_rule_chooses_what_is_drawn_from_the_seed_alone():
         draw, drawn = Random(f"5/worldmodel/{number}"), {}
         for one in ready:
             z = (log(one.belief.high) - log(one.belief.ratio)) / 1.2816
-            deviation = max(z**2 - 0.02**2, 0.0) ** 0.5  # without the noise of a measurement
+            deviation = max(z**2 - 0.02**2, 0.0) ** 0.5  # without the measurement noise
             drawn[one.id] = log(node(tree, one.parent).level or 1.0) + Belief(log(one.belief.ratio), deviation).drawn(draw)
-        assert max(drawn.values()) - drawn[tree.node] < 2e-3, (number, drawn)  # figures of events are rounded
+        assert max(drawn.values()) - drawn[tree.node] < 2e-3, (number, drawn)  # figures in events are rounded
     other = engine("worldmodel", SearchRoles(), candidates=16, seed=6)
     await other.execute()
     assert [t.node for t in trees(other.journal, "chosen")] != [t.node for t in trees(run.journal, "chosen")]
@@ -89,7 +89,7 @@ async def test_beliefs_stand_before_and_after_each_attempt_and_predictions_are_s
     run = engine("worldmodel", SearchRoles(faults=(0, 1)), candidates=12)
     summary = await run.execute()
     learned = trees(run.journal, "learned")
-    for tree, before in zip(learned, trees(run.journal, "chosen"), strict=False):  # the budget ends the last one before it has a program
+    for tree, before in zip(learned, trees(run.journal, "chosen"), strict=False):  # the budget ends the last attempt before it has a program
         tried, earlier = node(tree, tree.node), node(before, before.node)
         assert tried.predicted == earlier.belief == tree.predicted
         passed = tried.state == "done"
@@ -131,7 +131,7 @@ async def test_what_earlier_runs_kept_is_where_beliefs_begin():
     assert len(recalled) == 1, "once a run, and a resumed one reads it in the trace"
 
 
-# with models
+# With models
 
 
 def replied(revision: int, *ops: dict) -> str:
@@ -147,7 +147,7 @@ def revision_of(request) -> int:
 
 
 def script(request) -> str:
-    """Three changes below the best program, named after the request."""
+    """Returns three changes below the best program, named after the request."""
     text = request.messages[1].content
     best = re.search(r"^ *- (n\d+): .*\(the best program\)$", text, re.MULTILINE)
     revision = revision_of(request)
@@ -156,7 +156,8 @@ def script(request) -> str:
 
 
 def written(request) -> str:
-    """Depends on the request alone; every third program is wrong, and so is the first one of the second change of an edit."""
+    """Returns a program that depends on the request alone; every third program is wrong, and so is the first program for the second change of an
+    edit."""
     text = request.messages[1].content
     mark = hashlib.sha256(text.encode()).hexdigest()
     number = int(mark[:6], 16)

@@ -1,4 +1,4 @@
-"""If a baseline is faster than the winner, it becomes a program, is measured, and is the result only if it is faster."""
+"""If a baseline is faster than the winner, it becomes a program and is measured, but it is the result only if it is then faster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIGURES = DeviceFigures.h200()
 
 
 def measured(source: str, status: str = "passed", **ratios: float) -> Report:
-    """`ratios` over baselines, by their names with `_` in place of `-`."""
+    """Returns a report with `ratios` over baselines, by their names with `_` in place of `-`."""
     made = report(VerifyJob(task_source=TASK, program_source=source, tier="full"), status)
     if made.timing is not None:
         one = made.timing.comparisons[0]

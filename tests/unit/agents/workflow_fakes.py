@@ -1,4 +1,4 @@
-"""Roles over a small made-up landscape: three strategies and two numbers, with speed given by a formula; some programs are wrong until they are
+"""Roles on a small made-up landscape: three strategies and two numbers, with the speed given by a formula; some programs are wrong until they are
 repaired.
 
 The fake client reads a program's speed and status from its text (`agent_fakes`). `seen` records what each call was shown.
@@ -39,7 +39,7 @@ BEST = max(
 
 
 def program(choices: dict[str, int], wrong: int = 0) -> str:
-    """`wrong`: the number of repairs still needed."""
+    """Returns a program with these choices. `wrong`: the number of repairs that it still needs."""
     status = f"# status {'build_failed' if wrong > 1 else 'wrong_result'}\n# message expected ';'\n" if wrong else ""
     return f"# speed {speed(choices)}\n{status}# choices {sorted(choices.items())}\n"
 
@@ -48,7 +48,7 @@ def program(choices: dict[str, int], wrong: int = 0) -> str:
 class Seen:
     role: str
     situation: str
-    attempts: tuple[int, ...]  # shown
+    attempts: tuple[int, ...]  # records what each call was shown
     parent: int | None = None
     ideas: tuple[int, ...] = ()
     route: str = ""
@@ -56,12 +56,12 @@ class Seen:
 
 @dataclass
 class SearchRoles:
-    """`faults`: the number of repairs that the translation of the n-th idea needs (by its number modulo the length)."""
+    """Roles that search the landscape. `faults`: the number of repairs that the translation of the n-th idea needs (at index n modulo the length)."""
 
     name: str = "fake"
     faults: tuple[int, ...] = (0,)
     first_fault: int = 0
-    dry: bool = False  # nothing to write
+    dry: bool = False  # there is nothing to write
     most_ideas: int = 10**6
     seen: list[Seen] = field(default_factory=list)
 
@@ -72,7 +72,7 @@ class SearchRoles:
         shown = tuple(a.number for a in situation.attempts)
         self.seen.append(Seen(role, name, shown, parent.number if parent else None, tuple(i.number for i in ideas), route))
 
-    # the planner
+    # The planner
 
     async def plan(self, span, situation) -> Plan:
         self._see("planner", "plan", situation)
@@ -98,7 +98,7 @@ class SearchRoles:
         return replace(idea, text=f"what candidate {attempt.number} does", data=dict(attempt.edit.options[0]))
 
     async def edit_tree(self, span, situation, view):
-        """Four draws below the best program while there are ideas; the second depends on the first."""
+        """Adds four draws below the best program while there are ideas; the second depends on the first."""
         self._see("planner", "edit", situation)
         best, made = view.best, len(view.tree.nodes) - 1
         count = min(4, max(self.most_ideas - made, 0))
@@ -111,7 +111,7 @@ class SearchRoles:
             ops.append(Add.model_validate({"op": "add", **place, **said}).carrying(picked))
         return edited(view.tree, ScriptReply(revision=view.tree.revision, ops=ops), STRATEGIES)
 
-    # the coder
+    # The coder
 
     def _edit(self, choices, wrong=0, title="a program", strategy="vectorise") -> Edit:
         return Edit(program(choices, wrong), title, "changed", ("wrote it",), strategy, "g1", (tuple(choices.items()), wrong))
@@ -141,7 +141,7 @@ class SearchRoles:
         changed = {name.partition(".")[2]: value for name, value in values.items()}
         return self._edit({**dict(attempt.edit.options[0]), **changed}, 0, "tuned", "block-size")
 
-    # the judge
+    # The judge
 
     async def advise(self, span, situation, attempt) -> Advice:
         self._see("judge", "advise", situation, attempt)

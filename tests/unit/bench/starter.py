@@ -1,6 +1,7 @@
 """Starts commands as `python COMMAND --help` does, each in a separate process that already has PyTorch, because importing it takes seconds.
 
-Called with a folder and the commands. What each says goes to files there, named by its place; the exit statuses are printed as JSON.
+It is called with a folder and the commands. The output of each command is written to files in that folder, named by the command's position; the exit
+statuses are printed as JSON.
 """
 
 import json
@@ -29,7 +30,7 @@ def status_of(words: list[str], files: Path) -> int:
 
 
 def started(words: list[str]) -> int:
-    """Returns the exit status of `python WORDS`."""
+    """Runs `python WORDS` and returns its exit status."""
     status = 0
     try:
         run(words)

@@ -1,4 +1,4 @@
-"""Programs of an archive become valid verifier input: one source, its class renamed, with accompanying files that it writes itself."""
+"""Programs from an archive become valid verifier input: a single source with its class renamed, which writes its accompanying files itself."""
 
 import ast
 import json
@@ -105,7 +105,7 @@ def archive(request, checkout, tmp_path):
 
 
 def test_runs_with_their_audits(archive):
-    """In the archive's own words; each appears once, with the deck for which it was made; those for other problems are omitted."""
+    """Audits are in the archive's own words; each run appears once, with the deck for which it was made; runs for other problems are omitted."""
     found = runs_of(archive, archive.names("benchmarks/hard/problems-h100"))
     assert {run.name: (run.deck, run.audit, run.problem) for run in found.values()} == {
         CLEAN: ("h100", "clean", "01_sum"),

@@ -1,4 +1,4 @@
-"""Every command in bench/README.md starts as that page describes, and explains itself and its options."""
+"""Every command in bench/README.md starts as that page describes, and explains its purpose and its options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 STARTER = Path(__file__).with_name("starter.py")
 COMMAND = re.compile(r"python (bench/\w+\.py|-m bench\.[\w.]+)")
-ACTS = re.compile(r"\{([\w,-]+)\} \.\.\.")  # of `usage: sweep [-h] {run,merge,tables} ...`
+ACTS = re.compile(r"\{([\w,-]+)\} \.\.\.")  # as in `usage: sweep [-h] {run,merge,tables} ...`
 
 
 class Said(NamedTuple):
@@ -57,7 +57,7 @@ def test_a_command_that_fails_is_seen(tmp_path):
 
 
 def test_the_everyday_suite_asks_for_the_fastest_winner(monkeypatch):
-    """Its options reach the sweep as options: none is mistaken for the KernelBench checkout."""
+    """The suite's options reach the sweep as options: none is mistaken for the KernelBench checkout."""
     from bench.everyday import __main__ as everyday
     from bench.sweep.__main__ import parser
 

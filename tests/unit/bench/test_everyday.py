@@ -1,4 +1,4 @@
-"""The everyday suite: the number of tasks of each kind, that each is a task that names its source, and the page with its results."""
+"""The everyday suite: the number of tasks of each kind, that each one is a valid task and names its source, and the page with its results."""
 
 from __future__ import annotations
 

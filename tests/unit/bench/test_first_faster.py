@@ -1,4 +1,4 @@
-"""What bench/first_faster.py draws, and how it aggregates."""
+"""What bench/first_faster.py draws, and how it aggregates the results."""
 
 from __future__ import annotations
 

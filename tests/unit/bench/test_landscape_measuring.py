@@ -1,4 +1,4 @@
-"""The preparation before a device is used: tasks, axes, batches; and what a recording says about each program."""
+"""The preparation before a device is used: tasks, axes and batches; and what a recording says about each program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The distance between a printed program's output and eager's."""
+"""The distance between a printed program's output and the output of eager."""
 
 from math import inf, nan
 

@@ -1,4 +1,4 @@
-"""The processes that hold a GPU's memory during a sitting are attributed."""
+"""The GPU memory that processes hold during a sitting is attributed to workers."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ PARENT = "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c'
 
 @pytest.fixture
 def sweep():
-    """The pids of a sweep worker, as its command line shows it, and of a child process."""
+    """Yields the pids of a sweep worker, as its command line identifies it, and of its child process."""
     given = [sys.executable, "-c", PARENT, "bench.sweep.device", "--data-dir", "/somewhere/cuda-0-3"]
     with subprocess.Popen(given, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield process.pid, int(process.stdout.readline())

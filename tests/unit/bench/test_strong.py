@@ -1,4 +1,4 @@
-"""Rows of runs that asked a strong model: what counts as the model's gain, and relative to what."""
+"""Rows for runs that queried a strong model: what counts as the model's gain, and relative to what."""
 
 from __future__ import annotations
 

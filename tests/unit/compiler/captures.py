@@ -1,4 +1,4 @@
-"""Captures of the tasks in these tests, each made only once: the result of `torch.export` depends on the task alone."""
+"""Captures of the tasks in these tests, each made only once, because the result of `torch.export` depends on the task alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from verifier.parties.capturing.capture import capture
 
 
 def captured(model: Callable[[], torch.nn.Module], inputs: list, source: str, mode: str, precision: str) -> Capture:
-    """Captures like `capture`. Random numbers drawn afterwards are the same whether the capture was made or cached."""
+    """Captures as `capture` does. Random numbers drawn afterwards are the same whether the capture was made now or read from the cache."""
     place = kept.folder("captures-" + code()) / (kept.key(source, mode, precision) + ".json")
 
     def make(scratch: Path) -> None:
@@ -44,8 +44,8 @@ def code() -> str:
 
 @cache
 def prepare() -> None:
-    """What each export would pay for: PyTorch asks its dispatcher six times for all operators, of which no test makes one, collects their
-    decompositions, registers twelve thousand kernels for them, and the collector of garbage goes through all modules that export has imported."""
+    """Avoids work that every export would repeat: PyTorch queries its dispatcher six times for all operators, although no test creates any, collects
+    their decompositions and registers twelve thousand kernels for them, and the garbage collector traverses all modules that export has imported."""
     importlib.import_module("torch.export._trace")
     utils = importlib.import_module("torch._export.utils")
     utils._materialize_cpp_cia_ops = cache(utils._materialize_cpp_cia_ops)
@@ -62,7 +62,8 @@ def prepare() -> None:
 
 
 def register_quickly(operator: type) -> None:
-    """PyTorch's `py_impl` evaluates three annotations per call, which takes longer than everything else that it does for a dispatch key."""
+    """Skips the three annotations that PyTorch's `py_impl` evaluates per call, which takes longer than everything else that it does for a dispatch
+    key."""
     whole, python = operator.py_impl, torch._C.DispatchKey.Python
 
     def py_impl(self, key):
@@ -79,10 +80,11 @@ def register_quickly(operator: type) -> None:
 
 
 def overridden_quickly(whole: Callable[[Mapping], AbstractContextManager], rules: dict) -> Callable[[Mapping], AbstractContextManager]:
-    """PyTorch's `whole` registers the kernels one by one, and drops them behind each export. Once it has done so for the same decompositions and from
-    the same tables, these tables are put there as they were then. `rules`: those for shapes, of which it registers one for each operator."""
-    asked: dict = {}  # operator to its decomposition
-    before: dict = {}  # operator to its kernels and its rule
+    """PyTorch's `whole` registers the kernels one by one and drops them after each export. Once it has done so for the same decompositions and
+    starting from the same tables, this restores the resulting tables instead. `rules`: the shape rules, one of which it registers for each
+    operator."""
+    asked: dict = {}  # maps each operator to its decomposition
+    before: dict = {}  # maps each operator to its kernels and its rule
     during: dict = {}
 
     def state(operators: Mapping) -> dict:

@@ -27,9 +27,9 @@ def copied(value):
 
 
 def distance(a: torch.Tensor, b: torch.Tensor) -> float:
-    """Returns the largest relative error of `a` from `b` where both are finite; both must be finite at the same positions."""
+    """Returns the largest relative error of `a` with respect to `b` where both are finite; both must be finite at the same positions."""
     a, b = a.double(), b.double()
-    if not (math.isfinite(float(a.sum())) and math.isfinite(float(b.sum()))):  # otherwise all are finite
+    if not (math.isfinite(float(a.sum())) and math.isfinite(float(b.sum()))):  # otherwise, all are finite
         assert torch.equal(a.isfinite(), b.isfinite())
         b, a = b[b.isfinite()], a[b.isfinite()]
     if b.numel() == 0:
@@ -57,14 +57,14 @@ class Compiled:
         return cls(*self.task["get_init_inputs"]())._apply(lambda value: value.to(self.dtype) if continuous(value) else value)
 
     def twin(self):
-        """Returns a fresh model; a copy's lambdas would still call the parts of this one."""
+        """Returns a fresh model: the lambdas of a copy would still call the parts of this one."""
         made = self.make(self.task["Model"]).train(self.mode == "train")
         made.load_state_dict(self.model.state_dict())
         return made
 
     def check(self, inputs=None) -> None:
-        """Compares outputs and state of the program with PyTorch's, within a few times PyTorch's own error or 32 ulp; in 16 bits, barely more than
-        that error, or than the effect of rounding the result once."""
+        """Compares the program's outputs and state with PyTorch's. The tolerance is a few times PyTorch's own error, or 32 ulp; in 16 bits, barely
+        more than that error, or than the effect of rounding the result once."""
         times, least = (6, 32 * 2**-23) if self.dtype == torch.float32 else (1.2, 0.75 * torch.finfo(self.dtype).eps)
         inputs = inputs or self.inputs
         program = self.make(load(self.text, "program")["ModelNew"]).train(self.mode == "train")
@@ -96,7 +96,7 @@ class Compiled:
 
 @pytest.fixture(scope="session", autouse=True)
 def build_folder():
-    """Keeps what programs build for the next run: it is named by the hash of its source, and this folder is named by the compiler."""
+    """Keeps what programs build for the next run: each library is named by the hash of its source, and this folder by the compiler."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STITCH_BUILD_DIR", str(kept.folder("libraries-" + kept.compiler())))
         patch.setenv("CPATH", str(precompiled.folder()), prepend=os.pathsep)
@@ -106,7 +106,8 @@ def build_folder():
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread_of_pytorch():
-    """Limits threads: several workers share the processors, and tensors here are small. Programs use the threads of a separate OpenMP."""
+    """Limits PyTorch to one thread: several workers share the processors, and the tensors here are small. Programs use the threads of a separate
+    OpenMP runtime."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -120,7 +121,7 @@ def compiled():
 
 @pytest.fixture
 def task():
-    """Returns a task's source from the body of forward, its inputs, and (optionally) lines for the constructor."""
+    """Returns a task's source, given the body of forward, its inputs, and (optionally) lines for the constructor."""
 
     def make(body: str, inputs: str, init: str = "pass", arguments: str = "x") -> str:
         lines = "\n".join(f"        {line}" for line in body.splitlines())

@@ -14,7 +14,7 @@ from verifier.build.raw import raw_requests
 
 
 def load(source: str, name: str) -> dict:
-    linecache.cache[f"<{name}>"] = (len(source), None, source.splitlines(keepends=True), f"<{name}>")  # Triton reads the text of its kernels
+    linecache.cache[f"<{name}>"] = (len(source), None, source.splitlines(keepends=True), f"<{name}>")  # Triton reads the source text of its kernels
     names = {"__name__": name}
     tree = ast.parse(source, f"<{name}>")
     with building(tree):
@@ -24,7 +24,7 @@ def load(source: str, name: str) -> dict:
 
 @contextlib.contextmanager
 def building(tree: ast.Module) -> Iterator[None]:
-    """Held while a program builds its libraries: no other process builds the same ones."""
+    """Holds locks while a program builds its libraries, so that no other process builds the same ones."""
     folder = Path(os.environ["STITCH_BUILD_DIR"])
     libraries = sorted(folder / request.library("") for request in raw_requests(tree) if request.language == "cpp")
     with contextlib.ExitStack() as locks:

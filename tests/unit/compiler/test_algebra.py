@@ -1,4 +1,4 @@
-"""Identities that remove operators: same results, and mentioned in plan and program."""
+"""Identities that remove operators: the results are the same, and the plan and the program mention them."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""Attention against PyTorch in fp64, run by the emulator: the operator and two products, masks, adjacent heads, sizes that fit no tile."""
+"""Attention compared with PyTorch in fp64, run by the emulator: the operator and two products, masks, adjacent heads, and sizes that are not
+multiples of a tile."""
 
 import pytest
 
@@ -70,4 +71,4 @@ def test_what_is_declined_and_why(compiled, task):
         found = compiled(task(body, inputs), figures=SMALL)
         assert any(reason in group.reason for group in found.plan.groups), [group.reason for group in found.plan.groups]
     chain = compiled(task("s = x @ x.transpose(1, 2)\nreturn torch.softmax(s, -1) @ x, s", "torch.randn(2, 64, 16)"), figures=SMALL)
-    assert "attention" not in [group.family for group in chain.plan.groups]  # scores are a result
+    assert "attention" not in [group.family for group in chain.plan.groups]  # the scores are a result

@@ -1,4 +1,4 @@
-"""Averages of convolutions without the convolution: same results as PyTorch's, and mentioned in plan and program."""
+"""Averages of convolutions computed without the convolution: the results are PyTorch's, and the plan and the program mention it."""
 
 import pytest
 

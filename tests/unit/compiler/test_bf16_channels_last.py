@@ -1,4 +1,5 @@
-"""Images with their channels innermost: which values are chosen, the programs against PyTorch, channel statistics computed by many blocks."""
+"""Images with their channels innermost: which values get this layout, the programs compared with PyTorch, and channel statistics computed by many
+blocks."""
 
 import pytest
 
@@ -34,7 +35,7 @@ def test_chosen_values(compiled, task):
     body = "y = self.a(x)\nz = F.relu(y)\nu = self.b(z).view(2, 16, 100)\nreturn u, z[:, 2:5], y.chunk(2, 1)"
     found = compiled(task(body, "torch.randn(2, 3, 10, 10)", LAYERS))
     network = Network(found.capture.graph, images_last=True)
-    assert network.last == {"relu", "conv2d_1"}  # images that are sliced keep their layout
+    assert network.last == {"relu", "conv2d_1"}  # sliced images keep their layout
     assert network.layouts["relu"].strides == (1600, 1, 160, 16) and network.layouts["view"].strides == (1600, 1, 16)
     assert not Network(found.capture.graph).last
 

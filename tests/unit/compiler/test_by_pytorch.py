@@ -1,4 +1,4 @@
-"""Baselines printed as programs: they read like the task, compute what it computes, and return memory of their own."""
+"""Baselines printed as programs: they read like the task, compute what it computes, and return newly allocated memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ INHERITED = SOURCE.replace("class Model(nn.Module)", "class Body(nn.Module)").re
 
 def plan_of(source: str):
     names: dict = {}
-    exec(compile(source, "task.py", "exec"), names)  # a task that this test writes
+    exec(compile(source, "task.py", "exec"), names)  # a task written by this test
     model = names["Model"](8)
     return make_plan(capture(model, names["get_inputs"](), source, "train"), source, DeviceFigures.h200()), model
 

@@ -1,4 +1,4 @@
-"""The captured graph: plain JSON throughout, with state changes, module names and lines."""
+"""The captured graph: plain JSON throughout, with state changes, module names and line numbers."""
 
 import torch
 

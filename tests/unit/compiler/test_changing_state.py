@@ -1,4 +1,4 @@
-"""State that forward changes is never precomputed: several calls of a program agree with as many calls of the model."""
+"""State that forward changes is never precomputed: several calls of a program agree with the same number of calls of the model."""
 
 import pytest
 import torch
@@ -37,7 +37,7 @@ MADE_LATE = {
 
 
 def check_calls(found, calls=3):
-    """Compares `calls` of the program with as many of the model."""
+    """Compares `calls` calls of the program with as many calls of the model."""
     program = found.make(load(found.text, "program")["ModelNew"])
     program.load_state_dict(found.model.state_dict())
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""The built-in roles' ideas: distinct sets of choices that cross, become programs, and report afterwards what the program does."""
+"""The built-in roles' ideas: distinct sets of choices that can be crossed, become programs, and afterwards report what the program does."""
 
 import asyncio
 from dataclasses import replace

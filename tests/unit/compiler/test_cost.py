@@ -1,4 +1,4 @@
-"""The expected time of a group: from its floor, its kind and, on a GPU, what kernels of that kind have achieved."""
+"""The expected time of a group, derived from its floor, its kind and, on a GPU, what kernels of that kind have achieved."""
 
 from types import SimpleNamespace
 

@@ -61,7 +61,7 @@ def test_builds_without_spills(compiled, path, split, tmp_path):
 @pytest.mark.slow
 @needs_nvcc
 def test_tiles_of_several_heights_build_together(compiled, task, tmp_path):
-    """Each has a product with this number of columns: one that lies below the tile is found too. Those that load the image have few registers."""
+    """Each tile has a product with this number of columns; one below the tile is found too. Products that load the image have few registers."""
     layers = [f"self.c{at} = nn.Conv2d(64, 64, 3, padding=1)\nself.r{at} = nn.MaxPool2d(2)" for at in range(3)]
     body = "return self.c2(self.r1(self.c1(self.r0(self.c0(x)))))"
     source = task(body, "torch.randn(16, 64, 224, 224)", "\n".join(layers))
@@ -128,7 +128,7 @@ def test_no_variable_hides_the_function_that_it_calls(compiled, task):
 
 
 def test_a_sum_over_one_element(compiled, task):
-    """A batch of one leaves a loss without an axis longer than one."""
+    """A batch of one leaves a loss with no axis longer than one."""
     found = compiled(task("return F.cross_entropy(x, y) + F.softmax(x.mean(), 0)", "torch.randn(1, 7), torch.randint(7, (1,))", arguments="x, y"),
                      figures=DeviceFigures.h200())  # fmt: skip
     assert found.own

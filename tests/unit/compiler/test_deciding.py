@@ -1,4 +1,4 @@
-"""Values that decide something are rounded as PyTorch rounds them: otherwise a kernel in 16 bits decides differently for elements near a
+"""Values on which a decision depends are rounded as PyTorch rounds them: otherwise, a kernel in 16 bits decides differently for elements near a
 threshold."""
 
 import pytest
@@ -50,7 +50,7 @@ def test_nothing_else_is_rounded_on_the_way(compiled, task):
 
 @pytest.mark.parametrize("device", ["cpp", "cuda"])
 def test_whole_quotients_are_exact(compiled, task, device):
-    """1 / 0.1 is rounded up to 10, but 10 times 0.1 is more than 1."""
+    """1 / 0.1 is rounded up to 10, although 10 times 0.1 is more than 1."""
     body = "return torch.div(x, y, rounding_mode='floor'), torch.div(x, y, rounding_mode='trunc'), x % y, torch.fmod(x, y), x // -0.1"
     found = compiled(task(body, "torch.arange(-70, 70).mul(0.1).repeat(9, 1), torch.randn(9, 140).round(decimals=1)", arguments="x, y"))
     found.plan = make_plan(found.capture, found.source, DeviceFigures.h200() if device == "cuda" else DeviceFigures.cpu(2))

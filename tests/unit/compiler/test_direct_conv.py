@@ -1,5 +1,5 @@
-"""Convolutions computed directly from the image against PyTorch in fp64, run by the emulator: few channels, windows, strides, borders, several
-tiles."""
+"""Convolutions computed directly from the image, compared with PyTorch in fp64 and run by the emulator: few channels, windows, strides, borders,
+several tiles."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from compiler.planning.knobs import numbers
 from tests.emulator import as_cpp
 
 QUICK = ("depth by two", "transposed")
-SMALL = DeviceFigures.h200().model_copy(update={"units": 2})  # so that a block walks over several tiles
+SMALL = DeviceFigures.h200().model_copy(update={"units": 2})  # so that a block processes several tiles
 
 CONVS = {
     "eight channels": ("nn.Conv2d(8, 40, 3)", (2, 8, 14, 20)),
@@ -41,7 +41,7 @@ def test_convolutions(compiled, task, name):
 
 @pytest.mark.slow
 def test_every_number(compiled, task):
-    """With more threads per block, and unrolled as for convolutions of many channels."""
+    """Uses more threads per block, and unrolls as for convolutions with many channels."""
     found = compiled(task("return self.conv(x)", "torch.randn(1, 8, 10, 18)", "self.conv = nn.Conv2d(8, 16, 3)"), figures=SMALL)
     known = {number.name.rpartition(".")[2]: number for number in numbers(found.plan, found.source, Options())}
     assert set(known) == {"windowed", "direct", "window-threads"}

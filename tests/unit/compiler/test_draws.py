@@ -1,4 +1,4 @@
-"""Operators that draw random numbers: a program makes every draw of eager PyTorch, in its order."""
+"""Operators that draw random numbers: a program makes every draw that eager PyTorch makes, in the same order."""
 
 import pytest
 import torch
@@ -55,13 +55,14 @@ def test_which_operators_draw(op, args, drawn):
 
 
 def test_all_of_pytorchs_drawing_operators_are_known():
-    """PyTorch tags its operators; those in place, of other devices, and those within others do not occur in a captured graph."""
+    """PyTorch tags its operators; in-place operators, those for other devices, and those that are used only within others do not occur in a captured
+    graph."""
     elsewhere = ("mps", "miopen", "cudnn", "flash", "efficient", "nested", "fused_sdp", "triton", "mem_eff", "overrideable")
     for full in torch._C._dispatch_get_all_op_names():
         name, _, overload = full.removeprefix("aten::").partition(".")
         if not full.startswith("aten::") or name.endswith("_") or any(word in name for word in elsewhere) or not hasattr(torch.ops.aten, name):
             continue
         tags = getattr(getattr(torch.ops.aten, name), overload or "default").tags
-        if torch.Tag.nondeterministic_seeded in tags and name != "rrelu":  # composite: captured as the operator with noise
+        if torch.Tag.nondeterministic_seeded in tags and name != "rrelu":  # composite: captured as the operator that takes the noise
             args = [{"ref": "x"}, *([0.5] * 3), 0.5, 0.5, True] if name != "dropout" else [{"ref": "x"}, 0.5, True]
             assert draws(f"aten.{name}.{overload or 'default'}", args, {}), full

@@ -1,4 +1,4 @@
-"""Every example: captured, planned, printed, built by g++, and compared with PyTorch and its fp64 oracle."""
+"""Every example is captured, planned, printed, built by g++, and compared with PyTorch and its fp64 oracle."""
 
 from pathlib import Path
 

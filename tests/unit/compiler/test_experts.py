@@ -155,7 +155,7 @@ for i, expert in enumerate(self.experts):
     if rows.any():
         out[mask] += (expert(flat[rows]) * mixed[rows, i].unsqueeze(1)).squeeze(1)
 return out"""
-LEFT = {  # what a pass computes from its rows, what else it does, and why it stays
+LEFT = {  # what a pass computes from its rows, what else it does, and why it is left unchanged
     "a norm over the rows": ("expert(self.norm(x[rows]))", "", "changes state"),
     "a sum over the rows": ("expert(x[rows]) - x[rows].mean(0)", "", "combines the rows"),
     "the number of rows": ("expert(x[rows]) / len(rows)", "", "the number of rows"),
@@ -178,7 +178,7 @@ def test_without_sizes_that_depend_on_values(name, compiled):
     grouped = [node for node in found.capture.graph.nodes if node.op == GROUPED]
     assert not found.capture.graph.parts and len(grouped) in (2, 4)
     found.check()
-    found.check([torch.zeros(13, 16)])  # all rows go to the same experts
+    found.check([torch.zeros(13, 16)])  # all rows are routed to the same experts
     found.check([torch.eye(16)[:13] * 50])
 
 
@@ -194,7 +194,7 @@ TILES = {"fp32-strict": tensor_cores.TILES, "bf16": half_tile.TILES}
 @pytest.mark.parametrize("group", [False, True])
 @pytest.mark.parametrize("precision", TILES)
 def test_on_a_gpu(compiled, precision, group):
-    """Groups that end within a tile, that span several, and that are empty; tiles of warps and of warpgroups."""
+    """Covers groups that end within a tile, groups that span several tiles, and empty groups, with tiles of warps and of warpgroups."""
     tile = next(at for at, one in enumerate(TILES[precision]) if one.group is group and one.rows < 128)
     options = Options(knobs={"tile": tile})
     found = compiled(source(PICKED["places of a mask"], "150, 16"), figures=DeviceFigures.h200(), precision=precision, options=options)

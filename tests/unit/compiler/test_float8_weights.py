@@ -1,4 +1,4 @@
-"""Kernels read float8 elements as they are in memory, and compute in float32. PyTorch makes float8 numbers."""
+"""Kernels read float8 elements directly from memory and compute in float32. PyTorch creates the float8 numbers."""
 
 import pytest
 import torch

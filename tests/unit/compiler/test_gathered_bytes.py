@@ -1,4 +1,4 @@
-"""Of a tensor that is only gathered, floors and traffic count the gathered elements, in sectors of memory."""
+"""If a tensor is only gathered, floors and traffic count the gathered elements alone, in sectors of memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from verifier.task import TensorSpec
 H200 = DeviceFigures.h200()
 NOISE, TOKENS = TensorSpec(shape=(64, 64000), dtype="float32"), TensorSpec(shape=(64, 50), dtype="int64")
 DRAWN = TensorSpec(shape=(64, 50), dtype="float32")
-GATHERED = 64 * 50 * 32  # bytes: a sector for each element
+GATHERED = 64 * 50 * 32  # in bytes: a sector for each element
 
 
 def sampling(*more: Node, result: str = "drawn") -> Graph:
@@ -48,7 +48,7 @@ def test_another_operator_does_not_gather():
 
 
 def test_the_least_bytes_of_a_task_count_what_is_gathered():
-    rest = 2 * 64 * 50 * 4 + 64 * 50 * 4  # the positions, of 8 bytes, and the result
+    rest = 2 * 64 * 50 * 4 + 64 * 50 * 4  # the positions, of 8 bytes each, and the result
     assert minimal_bytes(sampling()) == GATHERED + rest
     total = Node(name="total", op="aten.sum.default", args=[{"ref": "noise"}], outputs=[TensorSpec(shape=(), dtype="float32")])
     summed = sampling(total, Node(name="both", op="aten.add.Tensor", args=[{"ref": "drawn"}, {"ref": "total"}], outputs=[DRAWN]), result="both")

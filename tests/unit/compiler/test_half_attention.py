@@ -1,5 +1,5 @@
-"""Attention in bf16 and fp16 as one kernel against PyTorch, run by the emulator: scalings, masks, lengths that fit no tile, each width, each
-shape."""
+"""Attention in bf16 and fp16 as one kernel, compared with PyTorch and run by the emulator: scalings, masks, lengths that are not multiples of a tile,
+each width, each shape."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def small_heads_too(monkeypatch):
 
 @pytest.fixture
 def emulated(compiled):
-    """Returns a task's attention as one kernel, with its products, softmax and everything in between."""
+    """Compiles a task's attention as one kernel, with its products, the softmax and everything in between."""
 
     def run(source: str, precision: str = "bf16", **knobs: int):
         found = compiled(source, figures=SMALL, precision=precision)
@@ -34,7 +34,7 @@ def emulated(compiled):
 
 
 def heads(shape: str, change: str = "") -> tuple[str, str, str]:
-    """Softmax of products of an input with itself, which is changed in between."""
+    """Returns a softmax of the products of an input with itself, with `change` applied in between."""
     return f"s = x @ x.transpose(-2, -1) * 0.3\n{change}\nreturn torch.softmax(s, -1) @ (x + 1)", f"torch.randn({shape})", "pass"
 
 
@@ -75,18 +75,18 @@ def test_attention(emulated, task, name, precision):
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [16, 32, 48, 64, 96, 128])
 def test_every_number(emulated, task, width):
-    """All shapes of a kernel, with more than one tile of keys and a partial last tile."""
+    """Covers all shapes of a kernel, with more than one tile of keys and a partial last tile."""
     source = task(*heads(f"2, 140, {width}"))
     found, group = emulated(source)
     known = numbers(found.plan, source, Options())
     knobs = {number.name.rpartition(".")[2]: number.values for number in known if group.id in number.groups}
-    assert set(knobs) == {"warps", "tile", *(["strip"] if width <= 64 else [])}  # results of 32 wide rows leave no free registers
+    assert set(knobs) == {"warps", "tile", *(["strip"] if width <= 64 else [])}  # results for 32 wide rows leave no free registers
     for at in range(max(map(len, knobs.values()))):
         emulated(source, **{knob: values[at % len(values)] for knob, values in knobs.items()})[0].check()
 
 
 def test_multihead_attention_is_one_kernel(emulated, task):
-    """As in KernelBench's VisionAttention: the scores of all heads are never in memory."""
+    """This is the attention in KernelBench's VisionAttention: the scores of all heads are never in memory."""
     init = "self.attn = nn.MultiheadAttention(64, 2)\nself.norm = nn.LayerNorm(64)"
     body = "x = x.flatten(2).permute(2, 0, 1)\ny, _ = self.attn(x, x, x)\nreturn self.norm(y + x)"
     found, group = emulated(task(body, "torch.randn(2, 64, 9, 8)", init))

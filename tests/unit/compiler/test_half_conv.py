@@ -1,4 +1,4 @@
-"""Convolutions in bf16 and fp16 against PyTorch, run by the emulator: in both layouts, by phases, in groups, with tails, with a split depth."""
+"""Convolutions in bf16 and fp16 compared with PyTorch, run by the emulator: in both layouts, by phases, in groups, with tails, with a split depth."""
 
 from types import SimpleNamespace
 
@@ -13,13 +13,13 @@ from tests.unit.compiler.test_half_product import SMALL, tile_of
 from tests.unit.compiler.test_tensor_cores import CONVS
 
 LAST = Options().with_strategy("channels-last")
-GAPS = "transposed-gaps"  # whose empty phases the library computes
+GAPS = "transposed-gaps"  # the library computes its empty phases
 
 
 @pytest.fixture(autouse=True)
 def whatever_the_library_does(monkeypatch):
     monkeypatch.setattr(half_conv, "worthwhile", lambda *_: True)
-    monkeypatch.setattr(half_pointwise, "read_pointwise", lambda *_: None)  # also windows of one element
+    monkeypatch.setattr(half_pointwise, "read_pointwise", lambda *_: None)  # including windows of one element
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ TWO = {
 
 @pytest.mark.parametrize("name", [name if name == "groups" else pytest.param(name, marks=pytest.mark.slow) for name in TWO])
 def test_images_with_channels_innermost(emulated, task, name):
-    """The image of a second convolution already has that layout."""
+    """The image for a second convolution already has that layout."""
     init = f"self.a = nn.Conv2d(3, 16, 3, padding=1)\nself.b = {TWO[name]}"
     found = emulated(task("return torch.relu(self.b(torch.relu(self.a(x))))", "torch.randn(2, 3, 9, 10)", init), LAST)
     assert "memory_format=torch.channels_last" in found.text
@@ -84,7 +84,7 @@ def test_gaps_are_the_librarys(compiled, task):
 
 @pytest.mark.parametrize("channels", [32, 3])
 def test_an_image_beyond_32_bits_is_the_librarys(channels):
-    """Innermost channels are read in place, all others are transposed first: both count elements in an int."""
+    """Innermost channels are read in place, and all others are transposed first; both count elements in an int."""
     plane = 1 << 18
     for images, fits in ((200, True), (1 << 13, False)):
         own = SimpleNamespace(images=images, each=channels, plane=plane, groups=1)

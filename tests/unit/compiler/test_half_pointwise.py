@@ -1,4 +1,5 @@
-"""Convolutions with one-element windows in bf16 and fp16, as products of the weights and each image, run by the emulator against PyTorch."""
+"""Convolutions with one-element windows in bf16 and fp16, computed as products of the weights and each image, run by the emulator and compared with
+PyTorch."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Products in bf16 and fp16 against PyTorch, run by the emulator: layouts, batches, alignments, tails, every tile, a split depth."""
+"""Products in bf16 and fp16 compared with PyTorch, run by the emulator: layouts, batches, alignments, tails, every tile, a split depth."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from compiler.planning.knobs import numbers
 from tests.emulator import as_cpp
 from tests.unit.compiler.test_tensor_cores import MATMULS
 
-SMALL = DeviceFigures.h200().model_copy(update={"units": 2})  # chosen such that small products fill the device
+SMALL = DeviceFigures.h200().model_copy(update={"units": 2})  # chosen so that small products fill the device
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ def test_tails(emulated, task, name, precision):
 @pytest.mark.parametrize("at", [at if at in (0, len(TILES) - 1) else pytest.param(at, marks=pytest.mark.slow) for at in range(len(TILES))])
 @pytest.mark.parametrize("turned", [False, True])
 def test_every_tile(emulated, task, at, turned):
-    """More than one tile in each direction, a split depth, a tail."""
+    """Uses more than one tile in each direction, a split depth, and a tail."""
     tile = TILES[at]
     rows, columns = tile.rows + 24, tile.columns + 8
     left, right = ("x.t()", "self.w") if turned else ("x", "self.w.t()")
@@ -98,7 +98,7 @@ def test_warpgroups_are_for_their_architecture_alone():
 
 
 def test_few_rows_are_read_by_many_multiprocessors():
-    """The model splits the depth if there are few rows, and takes large tiles if there are many."""
+    """The cost model splits the depth if there are few rows, and chooses large tiles if there are many."""
     setting = Setting(DeviceFigures.h200(), "bf16")
     assert best(Product(1, 4096, 4096, 1, True, True), setting)[1] > 1
     tile, split = best(Product(8192, 8192, 8192, 1, True, True), setting)

@@ -1,4 +1,4 @@
-"""Operators that move elements are loads at computed positions, within the kernels around them."""
+"""Operators that move elements become loads from computed positions, within the kernels around them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ COMPUTED_AROUND = {
 
 @pytest.mark.parametrize("name", COMPUTED_AROUND)
 def test_a_place_that_has_no_name_is_computed_first(compiled, task, name, monkeypatch):
-    """`inside ? i : 0` is an operand of the index arithmetic, also if the kernel of a family prints it."""
+    """`inside ? i : 0` is an operand of the index arithmetic, even if a family's kernel prints it."""
     monkeypatch.setattr(matmul, "LEAST_FLOPS", 1)
     body, inputs = COMPUTED_AROUND[name]
     found = compiled(task(body, inputs, arguments="x, y, z, i"))

@@ -6,7 +6,7 @@ from compiler import DeviceFigures, Options, print_program
 from compiler.families.conv import conv, half_conv
 from tests.emulator import as_cpp
 
-SMALL = DeviceFigures.h200().model_copy(update={"units": 2})  # chosen such that small products fill the device
+SMALL = DeviceFigures.h200().model_copy(update={"units": 2})  # chosen so that small products fill the device
 INIT = """self.one = nn.Conv2d(24, 16, 1)
 self.three = nn.Conv2d(24, 32, 3, padding=1)
 self.deep = nn.Conv2d(24, 24, 3, padding=1, groups=24)"""
@@ -57,7 +57,7 @@ def test_what_others_read_or_begins_amid_a_vector_is_copied(emulated):
     [
         "return torch.cat([self.three(x), self.three(x)], 0)",
         "y = self.one(x)\nreturn torch.cat([y, y], 1)",
-        "return torch.cat([self.one(x), x, x * 2], 1)",  # too much would be copied
+        "return torch.cat([self.one(x), x, x * 2], 1)",  # too much would have to be copied
     ],
 )
 def test_other_concatenations_stay(emulated, body):
@@ -82,14 +82,14 @@ def test_a_dense_block_lies_in_the_memory_of_its_last_concatenation(emulated):
     found = emulated(DENSE.format(use="layer(x)", result="x"), layers, "torch.randn(3, 8, 12, 12)")
     forward = found.text.split("    def forward")[1]
     assert "torch.cat" not in forward and forward.count(".copy_(") == 1, forward
-    assert forward.count(" = cat_3[:, ") == 4 + 3  # the layers' results, and the inputs of the next ones
+    assert forward.count(" = cat_3[:, ") == 4 + 3  # the layers' results, and the inputs of the following layers
     norms = [name for name in found.text.split("__global__") if "batch_norm" in name[:200]]
-    assert len(norms) == 2 and "j_0 * 5760" in norms[1] or "5760" in found.text  # the first reads x, the others read the whole
+    assert len(norms) == 2 and "j_0 * 5760" in norms[1] or "5760" in found.text  # the first reads x; the others read the whole tensor
     found.emulate()
 
 
 def test_what_cannot_tell_images_apart_reads_a_copy(emulated):
-    """A pointwise kernel traverses the whole of a tensor along one axis."""
+    """A pointwise kernel traverses a whole tensor along one axis."""
     layers = "self.layers = nn.ModuleList(nn.Conv2d(8 + 8 * n, 8, 3, padding=1) for n in range(3))"
     found = emulated(DENSE.format(use="layer(torch.tanh(x) * 2)", result="x"), layers, "torch.randn(3, 8, 12, 12)")
     found.emulate()

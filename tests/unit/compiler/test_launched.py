@@ -1,4 +1,4 @@
-"""A kernel's time is attributed to its group: launches in the program's text follow the groups, whatever the kernels' names are."""
+"""A kernel's time is attributed to its group: launches in the program's text follow the order of the groups, whatever the kernels' names are."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def seen(**ms: float) -> list[Kernel]:
 
 @pytest.fixture
 def three_softmaxes(compiled, task):
-    """Three sizes give three kernels with the same text."""
+    """Returns a task in which three sizes give three kernels with the same text."""
     body = "return F.softmax(x, -1), F.softmax(y, -1), F.softmax(z, -1)"
     inputs = "torch.randn(64, 512), torch.randn(64, 2048), torch.randn(64, 8192)"
     return compiled(task(body, inputs, arguments="x, y, z"), figures=H200)

@@ -1,4 +1,4 @@
-"""Layouts of views against PyTorch's."""
+"""Layouts of views compared with PyTorch's."""
 
 import torch
 

@@ -1,5 +1,5 @@
-"""Reductions whose rows are long, few, or lie across memory, as printed for the GPU: shared memory of a cluster, parts of rows in many blocks,
-several threads a row. Run by the emulator at small sizes, with every number of blocks and threads."""
+"""Reductions whose rows are long, few or strided, as printed for the GPU: the shared memory of a cluster, parts of rows in many blocks, several
+threads per row. The emulator runs them at small sizes, with every number of blocks and threads."""
 
 import pytest
 
@@ -20,7 +20,7 @@ H200 = DeviceFigures.h200()
 
 @pytest.fixture
 def small(monkeypatch):
-    """A device with two multiprocessors on which rows of 100 elements are long."""
+    """Returns a device with two multiprocessors on which rows of 100 elements are long."""
     monkeypatch.setattr(shape, "IN_REGISTERS", 100)
     return H200.model_copy(update={"units": 2, "unit_cache_bytes": 40 << 10})
 
@@ -114,7 +114,7 @@ def test_one_kernel_finds_the_place_and_the_value(compiled, task):
 
 
 def test_shared_memory_is_asked_for_with_what_reductions_add(compiled, task):
-    """Failed on an H200: 48 KiB for the row and, with the blocks' partial results, more than a launch gets without requesting it."""
+    """This failed on an H200: 48 KiB for the row plus the blocks' partial results exceed what a launch gets without requesting it."""
     found = compiled(task("return torch.softmax(x, 1)", "torch.randn(600, 70000)"), figures=H200)
     group = found.plan.own[0].id
     text = print_program(found.plan, found.source, Options().with_knob("cluster", 8, group).with_knob("block", 1024, group))
@@ -124,7 +124,7 @@ def test_shared_memory_is_asked_for_with_what_reductions_add(compiled, task):
 
 @pytest.mark.parametrize("inputs", ["torch.randn(2, 5), torch.randn(5, 2600)", "torch.randn(64, 5), torch.randn(5, 8)"], ids=["long", "short"])
 def test_rows_that_are_read_again_are_not_overwritten(compiled, task, small, inputs):
-    """The first pass stores tanh(x y); a later pass that computes it again must find x y."""
+    """The first pass stores tanh(x y); a later pass that computes it again must still find x y."""
     found = compiled(task("h = torch.tanh(x @ y)\nreturn F.log_softmax(h, -1), h", inputs, arguments="x, y"), figures=small)
     group = next(group.id for group in found.plan.own if "softmax" in group.title)
     emulated(found)

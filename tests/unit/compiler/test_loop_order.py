@@ -1,4 +1,4 @@
-"""Loops get the order that touches the least memory, but only if it is clearly better; results do not change."""
+"""Loops get the order that touches the least memory, but only if it is clearly better; the results do not change."""
 
 import pytest
 
@@ -8,8 +8,8 @@ from compiler.kernel.fuse import build
 from compiler.kernel.loop_order import Walk, cost, ranked
 
 N, C, H, W = 8, 64, 28, 28
-PERMUTED = "return torch.tanh(x.permute(0, 3, 1, 2)) * y.permute(0, 3, 1, 2) + z.permute(0, 3, 1, 2)"  # read channels last, written channels first
-TURNED = "return x.transpose(1, 2) * 2 + y"  # in either order, one access is strided
+PERMUTED = "return torch.tanh(x.permute(0, 3, 1, 2)) * y.permute(0, 3, 1, 2) + z.permute(0, 3, 1, 2)"  # reads channels last, writes channels first
+TURNED = "return x.transpose(1, 2) * 2 + y"  # in either order, one of the accesses is strided
 
 
 def kernel_of(found):

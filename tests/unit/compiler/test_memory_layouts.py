@@ -62,7 +62,7 @@ LIES_AS_ITS_IMAGE = {
 
 @pytest.mark.parametrize("kind", LIES_AS_ITS_IMAGE)
 def test_what_the_library_convolves_lies_as_its_image_does(compiled, task, kind):
-    """A library convolution returns channels innermost if it reads them that way; the kernel after it reads them in the order of the axes."""
+    """A library convolution returns channels innermost if its image has them innermost; the kernel after it reads them in the order of the axes."""
     body, image = LIES_AS_ITS_IMAGE[kind]
     found = compiled(task(body, f"{image}, torch.randn(16, 8, 1, 1), torch.randn(12, 16, 1, 1)", arguments="x, y, z"))
     assert ".contiguous()" in found.text and found.plan.own, found.text
@@ -77,7 +77,7 @@ def test_views_without_axes(compiled, task):
 
 
 def rows(length: int, stride: int, offset: int = 0) -> Kernel:
-    """Sums over adjacent rows, with `stride` elements between the elements of a row."""
+    """Returns a kernel that sums each of many adjacent rows, with `stride` elements between the elements of a row."""
     arguments = {
         "x": Argument("x", "x", "float32", offset + length * stride, read=True),
         "out": Argument("out", "out", "float32", 4096, written=True),

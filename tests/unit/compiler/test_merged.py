@@ -54,7 +54,8 @@ def get_init_inputs():
 
 
 def two(first: list[str], second: list[str] | None = None, launched: bool = True) -> list[Part]:
-    """Two launchers with one kernel each, with these bodies; `launched`: by a statement whose kernel may be replaced by another."""
+    """Returns two launchers with one kernel each, with these bodies. `launched`: whether the kernels are launched by a statement in which one kernel
+    may replace another."""
     parts: list[Part] = []
     for number, body in ((1, first), (2, second if second is not None else first)):
         name = f"scale_{number}"
@@ -169,7 +170,7 @@ CONSTANT = (
 @pytest.mark.parametrize("precision", ["fp32-strict", "bf16"])
 @pytest.mark.parametrize("knobs", [{}, {"split": 2, "groups": 4, "row-blocks": 4, "work": 2}])
 def test_what_the_compiler_must_know_is_never_free(compiled, monkeypatch, precision, knobs):
-    """Divisors, template arguments, pragmas, loop ends and steps, instructions, array lengths."""
+    """These are divisors, template arguments, pragmas, loop ends and steps, instructions, and array lengths."""
     seen: list[Part] = []
     monkeypatch.setattr(printing, "merged", lambda parts: seen.extend(parts) or merged(parts))
     source = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n" + NETWORK
@@ -217,7 +218,7 @@ def test_convolutions_of_16_bits_that_differ_by_their_window_are_one_template(co
 
 
 def windows(*bodies: Callable[[int, int], list[str]], depths: tuple[int, ...] = (96, 128), window: bool = True) -> list[Part]:
-    """Kernels with these bodies, which take a depth and its number of steps."""
+    """Returns kernels with these bodies, which take a depth and its number of steps."""
     parts: list[Part] = []
     for number, (body, depth) in enumerate(zip(bodies, depths, strict=True), 1):
         name = f"conv_{number}"

@@ -1,4 +1,4 @@
-"""Moves follow from measurements, change one thing each, and end when nothing is left to try."""
+"""Moves follow from measurements, change one thing each, and end when there is nothing left to try."""
 
 from pathlib import Path
 

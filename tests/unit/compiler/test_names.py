@@ -1,4 +1,4 @@
-"""Names of a task that a program also uses: each keeps its own meaning."""
+"""Names in a task that a program also uses: each keeps its own meaning."""
 
 import contextlib
 import re
@@ -18,7 +18,7 @@ PAIRS = ("query, key", "value, state", "stream, scratch", "packed, main", "check
 
 @pytest.fixture
 def a_device(monkeypatch):
-    """Streams and graphs that do nothing: recorded work is computed immediately."""
+    """Provides streams and graphs that do nothing: recorded work is computed immediately."""
     stream = SimpleNamespace(wait_stream=lambda other: None, cuda_stream=0)
     for name, value in {
         "current_stream": lambda device=None: stream, "Stream": lambda device=None: stream, "stream": lambda stream: contextlib.nullcontext(),
@@ -83,14 +83,14 @@ def test_underscores_until_nobody_has_the_name():
 
 
 def test_what_several_operators_of_a_kernel_hand_on_has_names_of_its_own(compiled, task):
-    """The graph numbers its operators (`mul_3`), and so does a kernel: each of the two products over `x` has memory of its own."""
+    """The graph numbers its operators (`mul_3`), and so does a kernel: each of the two products over `x` has its own memory."""
     found = compiled(task("return x * 2.5, y * 3, y * 4, x * 5.5", "torch.randn(32, 70), torch.randn(9000)", arguments="x, y"))
     assert ["mul", "mul_3"] in [group.operators for group in found.plan.groups]
     found.check()
 
 
 def test_weights_in_containers_are_read_where_they_are(compiled, task):
-    """A numeric key is not an index; what a slice leaves of a Sequential keeps its name but not its index."""
+    """A numeric key is not an index; modules that remain after slicing a Sequential keep their names but not their indices."""
     init = """full = nn.Sequential(*[nn.Linear(4, 4) for _ in range(4)])
 self.late, self.both = nn.Sequential(), full[1:3]
 for at in (2, 3):
@@ -121,7 +121,7 @@ return getattr(self.old, "1")(self.norms["batch-norm"](y)) + getattr(self.old, "
     ],
 )
 def test_no_kernel_has_the_name_of_a_function_of_the_headers(tmp_path, command, headers):
-    """Every operator of PyTorch, alone in a kernel."""
+    """Covers every PyTorch operator, alone in a kernel."""
     operators = {schema.name.removeprefix("aten::") for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("aten::")}
     lines = [f"#include <{name}>" for name in headers]
     lines += [f'extern "C" int {name}(const float*, float*, void*);' for name in sorted({kernel_base([one]) for one in operators} - RESERVED_IN_C)]

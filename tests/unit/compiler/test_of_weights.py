@@ -1,4 +1,4 @@
-"""Values computed from one weight alone are computed once, and again for other weights."""
+"""Values that depend on a single weight are computed once, and again if the weight is replaced."""
 
 import pytest
 import torch

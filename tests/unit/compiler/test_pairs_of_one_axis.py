@@ -1,4 +1,4 @@
-"""Differences of all pairs along one axis need two of its positions at once: they are not a loop over that axis."""
+"""Differences of all pairs along one axis need two positions on it simultaneously, so they are not a loop over that axis."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""Sums and maxima at computed positions are stores of the kernels that compute their terms, with atomics; on the CPU through tests/emulator."""
+"""Sums and maxima at computed positions are stored by the kernels that compute their terms, using atomics; on the CPU, this is tested through
+tests/emulator."""
 
 from __future__ import annotations
 
@@ -66,7 +67,7 @@ def test_16_bits_are_summed_in_fp32(compiled, task, name):
 
 def test_as_many_kernels_as_a_softmax_over_segments_has_passes(compiled, task):
     groups = in_cuda(compiled, task, "a softmax over segments").plan.groups
-    assert [group.space for group in groups] == ["own kernel"] * 3 + ["pytorch"]  # the last has too few elements here
+    assert [group.space for group in groups] == ["own kernel"] * 3 + ["pytorch"]  # the last one has too few elements here
 
 
 def test_terms_are_counted_once(compiled, task):

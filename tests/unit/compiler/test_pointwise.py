@@ -79,7 +79,7 @@ OF_TWO = "torch.logaddexp(x, y), torch.copysign(x, y), torch.fmax(x, y), torch.f
 
 
 def same_as_eager(found, *inputs, signs=True):
-    """`signs` also compares the signs of zeros."""
+    """Compares a program with eager. `signs`: whether to compare the signs of zeros too."""
     text = as_cpp(found.text) if "__global__" in found.text else found.text
     for at, (a, b) in enumerate(zip(load(text, "program")["ModelNew"]()(*inputs), found.model(*inputs), strict=True)):
         apart = ~torch.isclose(a, b, rtol=1e-5, atol=1e-6, equal_nan=True) | (signs & (a.signbit() != b.signbit()) & ~a.isnan())

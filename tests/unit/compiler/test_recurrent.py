@@ -1,4 +1,5 @@
-"""Recurrent layers against PyTorch, in the emulator with all blocks live at once: kinds, directions, layouts, results, numbers; unrolled loops."""
+"""Recurrent layers compared with PyTorch, in the emulator with all blocks live at the same time: kinds, directions, layouts, results, tunable
+numbers; unrolled loops."""
 
 import pytest
 from torch._decomp import decompositions
@@ -29,12 +30,12 @@ def emulated(compiled):
 
 
 def quickly(program: str) -> str:
-    """Compiled with less optimisation: these kernels unroll into thousands of lines."""
+    """Compiles with less optimisation, because these kernels unroll into thousands of lines."""
     return as_cpp(program).replace('("cpp", SOURCE)', '("cpp", SOURCE, ("-O1",))')
 
 
 def opened(plan):
-    """Options with the gates of all of the family's groups open."""
+    """Returns options with the gates of all of the family's groups open."""
     options = Options()
     for group in plan.groups:
         if group.family == "recurrent":
@@ -64,7 +65,7 @@ def test_layers(emulated, task, name):
 
 @pytest.mark.parametrize("precision", ["bf16", pytest.param("fp16", marks=pytest.mark.slow)])
 def test_layers_of_16_bit_values(compiled, task, precision):
-    """Sums, states and values exchanged between blocks are in fp32: barely more than the error of rounding the results once."""
+    """Sums, states and values exchanged between blocks are in fp32, so the error is barely more than that of rounding the results once."""
     body = "y, (h, c) = self.net(x, (h, c))\nreturn torch.relu(y), h, c"
     init = "self.net = nn.LSTM(8, 12, 2, batch_first=True)"
     source = task(body, "torch.randn(3, 4, 8), torch.randn(2, 3, 12), torch.randn(2, 3, 12)", init, "x, h, c")
@@ -112,7 +113,7 @@ def test_unrolled_loops_over_16_bit_values(compiled, task):
 
 
 def test_what_is_no_whole_loop_stays(compiled, task):
-    """A loop over some of the steps, and one whose weights change."""
+    """Neither a loop over some of the steps nor one whose weights change is converted."""
     init = "self.a, self.b = nn.Linear(12, 4), nn.Linear(12, 4)"
     for body in ("for t in range(4):\n    h = torch.tanh(self.a(torch.cat((x[t], h), 1)))\nreturn h",
                  "for t in range(5):\n    h = torch.tanh((self.b if t == 3 else self.a)(torch.cat((x[t], h), 1)))\nreturn h"):  # fmt: skip
@@ -142,7 +143,7 @@ NUMBERS = {"lstm": ("nn.LSTM(12, 20, 4)", 12), "gru": ("nn.GRU(8, 12, 3, bidirec
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "lstm" else pytest.mark.slow) for name in NUMBERS])
 def test_every_number_of_a_recurrence(compiled, task, name):
-    """Several at once; fewer layers at once if no more fit."""
+    """Sets several numbers at the same time; fewer layers run concurrently if no more fit."""
     module, inputs = NUMBERS[name]
     source = task("return self.net(x)", f"torch.randn(3, 6, {inputs})", f"self.net = {module}")
     found = compiled(source, figures=DeviceFigures.h200().model_copy(update={"units": 15}))
@@ -167,12 +168,12 @@ def test_what_is_left_to_the_library_and_why(compiled, task):
 
 @pytest.mark.parametrize(("kind", "layer"), [("LSTM", "lstm"), ("GRU", "gru"), ("RNN", "rnn_tanh")])
 def test_recurrences_are_captured_by_shape_where_pytorch_would_go_through_their_steps(monkeypatch, task, kind, layer):
-    """As on every device except the CPU; there, PyTorch 2.11 also reports an LSTM's last states with one axis too many."""
+    """Captures as on every device except the CPU; there, PyTorch 2.11 also returns an LSTM's last states with one axis too many."""
     own = "one_layer_lstm" if kind == "LSTM" else "one_layer_rnn"
     before = getattr(decompositions, own)
     monkeypatch.setattr(decompositions, "select_one_layer_lstm_function", lambda *args: decompositions.one_layer_lstm)
     for cell in ("lstm_cell", "gru_cell"):
-        monkeypatch.setattr(decompositions, cell, None)  # no step is taken
+        monkeypatch.setattr(decompositions, cell, None)  # no step is executed
     states = "self.net(x)[1][0]" if kind == "LSTM" else "self.net(x)[1]"
     source = task(f"return {states}[-1] * 2", "torch.randn(3, 5, 8)", f"self.net = nn.{kind}(8, 12, 2, batch_first=True, bidirectional=True)")
     names = load(source, "task")

@@ -97,7 +97,7 @@ def test_matrix_products_stay_with_the_library(compiled, task):
 
 @pytest.mark.parametrize("columns", [8, 300, 3000])
 def test_rows_that_are_read_again_are_not_overwritten(compiled, task, columns):
-    """The first pass stores tanh(x); a later pass that computes it again from x must find x."""
+    """The first pass stores tanh(x); a later pass that recomputes it from x must still find x."""
     found = compiled(task("h = torch.tanh(x @ x.t())\nreturn F.log_softmax(h, -1), h", f"torch.randn({columns}, 4)"))
     assert found.own
     found.check()

@@ -1,4 +1,4 @@
-"""Operators that are planned in terms of others: the same values, and fewer operators left to PyTorch."""
+"""Operators that are planned in terms of others: the values are the same, and fewer operators are left to PyTorch."""
 
 import pytest
 

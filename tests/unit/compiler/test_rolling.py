@@ -1,4 +1,5 @@
-"""Loops with similar passes are captured as one pass and written out: the same operators as an export of every pass, in a fraction of its time."""
+"""Loops with similar passes are captured as one pass and then written out: the operators are those of an export of every pass, in a fraction of its
+time."""
 
 from __future__ import annotations
 
@@ -96,7 +97,7 @@ PASS_BY_PASS = {
 
 def loops_of(source: str) -> int:
     names: dict = {"__name__": "task"}
-    exec(compile(source, "task.py", "exec"), names)  # a task that this test writes
+    exec(compile(source, "task.py", "exec"), names)  # a task written by this test
     model, inputs = names["Model"](), names["get_inputs"]()
     with torch.no_grad(), capturing.quiet(), PlainState(model) as plain:
         try:
@@ -173,7 +174,7 @@ def test_the_graph_is_that_of_an_export(task, monkeypatch):
     other = capturing.capture(model, inputs, source, "train").graph
 
     def told(graph):
-        """Operators with their plain arguments, in any order."""
+        """Returns operators with their plain arguments, in any order."""
         return sorted((n.op, n.outputs[0].shape, str([a for a in n.args if type(a) is int])) for n in graph.nodes)
 
     assert told(one) == told(other)

@@ -1,4 +1,5 @@
-"""Running sums and products and products with vectors, as printed for the GPU and run by the emulator: every direction, axis and number."""
+"""Running sums, running products and products with vectors, as printed for the GPU and run by the emulator: every direction, axis and tunable
+number."""
 
 import pytest
 import torch
@@ -35,7 +36,7 @@ def test_scans(compiled, task, name):
     assert [group.family for group in found.plan.groups] == ["scan"]
     assert found.text.count("__global__") == 1 and "torch.flip" not in found.text and "torch.cat" not in found.text
     known = numbers(found.plan, found.source, Options())
-    for at in (0, 1) if shape[-1] > 100 else (0,):  # several tiles, and a single one
+    for at in (0, 1) if shape[-1] > 100 else (0,):  # several tiles, and a single tile
         options = Options()
         for number in known:
             knob = number.name.rpartition(".")[2]

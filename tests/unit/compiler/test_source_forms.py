@@ -1,4 +1,4 @@
-"""Ways of writing a source: overloads of forward, classes that register themselves, and objects that refer to each other."""
+"""Forms that a source may take: overloads of forward, classes that register themselves, and objects that refer to each other."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""State that a kernel reads and writes: each thread reads it before another thread stores it."""
+"""State that a kernel both reads and writes: each thread reads it before another thread stores to it."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_state_of_rows(compiled, task, kind, rows, length):
 
 @pytest.mark.parametrize("figures", [None, DeviceFigures.h200()], ids=["cpp", "cuda"])
 def test_memory_that_an_earlier_store_writes_is_read_before(compiled, task, figures):
-    """A recurrence in several kernels: the first one passes on a value that the last step of another reads, and that its own first step
+    """A recurrence in several kernels: the first one passes on a value that the last step of another kernel reads and that its own first step
     overwrites."""
     step = "delta = x[:, t] + 0.99 * y[:, t + 1] * (1 - z[:, t]) - y[:, t]\n    last = delta + 0.9405 * (1 - z[:, t]) * last"
     body = f"out = torch.zeros_like(x)\nlast = torch.zeros(4)\nfor t in reversed(range(29)):\n    {step}\n    out[:, t] = last\nreturn out"
@@ -52,7 +52,7 @@ READ_AGAIN = {
 
 @pytest.mark.parametrize("kind", READ_AGAIN)
 def test_a_value_is_not_overwritten_before_a_pass_that_computes_it_again(compiled, task, kind):
-    """The printed shape (rows over SIMD lanes) keeps no values between passes, so the second pass reads the result of the product again."""
+    """The printed shape (rows over SIMD lanes) keeps no values between passes, so the second pass reads the product's result again."""
     found = compiled(task(READ_AGAIN[kind], "torch.randn(6, 16)", "self.a = nn.Linear(16, 16)"))
     assert "rows over threads and SIMD lanes" in found.text
     found.check()

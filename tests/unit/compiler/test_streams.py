@@ -1,4 +1,5 @@
-"""Branches on side streams: every section runs after what it depends on, whatever the branches; the printed program gives the same results."""
+"""Branches on side streams: every section runs after everything that it depends on, whatever the branches; the printed program gives the same
+results."""
 
 import contextlib
 import random
@@ -54,7 +55,7 @@ def test_what_is_needed_comes_before(seed):
         sections.append(Section([f"v{at} = op('v{at}', {', '.join(reads)})"], rng.choice([4.0, 10.0, 60.0])))
     device = Device()
     run(sections, device)
-    assert {f"v{at}" for at in range(len(sections))} <= device.main.past  # all has joined
+    assert {f"v{at}" for at in range(len(sections))} <= device.main.past  # every branch has joined
 
 
 def test_branches_run_side_by_side_and_a_chain_stays():

@@ -1,4 +1,4 @@
-"""Reductions over the lines of planes by bulk copies, run by the emulator: unaligned lines, several plane axes, NaN, positions, tails."""
+"""Reductions over the lines of planes using bulk copies, run by the emulator: unaligned lines, several plane axes, NaN, positions, tails."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from compiler import DeviceFigures, Options, print_program
 from compiler.kernel import stripes
 from tests.emulator import as_cpp
 
-SMALL = DeviceFigures.h200().model_copy(update={"units": 2})  # chosen such that two planes fill the device
+SMALL = DeviceFigures.h200().model_copy(update={"units": 2})  # chosen so that two planes fill the device
 
 KERNELS = {
     "sum": "return x.sum(1, keepdim=True)",
@@ -40,9 +40,9 @@ def test_several_axes_of_planes_and_nan(compiled, task):
     [
         ("x.sum(1)", (2, 28, 1000)),  # fewer columns than threads
         ("x.sum(1)", (1, 28, 1027)),  # half of the device would get no plane
-        ("x[:, :, 1:].sum(1)", (2, 28, 1028)),  # lines with a gap between them
+        ("x[:, :, 1:].sum(1)", (2, 28, 1028)),  # lines with gaps between them
         ("torch.softmax(x, 1)", (2, 28, 1027)),  # several passes
-        ("x.sum(1)", (2, 29, 1027)),  # stages do not divide the lines
+        ("x.sum(1)", (2, 29, 1027)),  # the stages do not divide the lines evenly
     ],
 )
 def test_what_is_left_to_other_kernels(compiled, task, call, shape):
@@ -51,15 +51,15 @@ def test_what_is_left_to_other_kernels(compiled, task, call, shape):
 
 
 def test_stages_of_unaligned_lines_are_aligned(compiled, task):
-    """Four lines of 4095 floats are the fewest that start at multiples of 16 bytes; a multiprocessor holds three stages of them."""
+    """Four is the smallest number of 4095-float lines whose total is a multiple of 16 bytes; a multiprocessor holds three such stages."""
     found = compiled(task("return x.sum(1)", "torch.empty(2, 64, 4095)"), figures=SMALL)
     assert "step * 16380, 65520" in found.text and 3 * 65520 <= 227 << 10
     assert SMALL.unit_cache_bytes >= stripes.STAGES * stripes.STAGE_BYTES
 
 
 def test_a_second_load_that_moves_the_pointer(compiled, task):
-    """The columns of the sum begin at 4 floats, those of the neighbouring line at 1027: the pointer absorbs part of each, and the sum's lines stay
-    aligned."""
+    """The sum's columns begin at float 4 and those of the neighbouring line at float 1027: the pointer absorbs part of each offset, and the sum's
+    lines stay aligned."""
     found = compiled(task("return x[:, 4:].sum(1) + x[:, 1]", "torch.randn(2, 32, 1027)"), figures=SMALL)
     found.text = as_cpp(found.text)
     found.check()

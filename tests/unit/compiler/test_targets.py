@@ -1,4 +1,4 @@
-"""Targets: each is found by its language, and families print nothing for a language without one."""
+"""Targets: each is found by its language, and families print nothing for a language that has no target."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""Products on tensor cores against PyTorch in fp64, run by the emulator: shapes that fit no tile, layouts, batches, biases, tails, every number."""
+"""Products on tensor cores compared with PyTorch in fp64, run by the emulator: shapes that are not multiples of a tile, layouts, batches, biases,
+tails, every tunable number."""
 
 import pytest
 
@@ -8,7 +9,7 @@ from compiler.families.product import matmul, tensor_cores
 from compiler.planning.knobs import numbers
 from tests.emulator import as_cpp
 
-SMALL = DeviceFigures.h200().model_copy(update={"units": 2})  # chosen such that small products fill the device
+SMALL = DeviceFigures.h200().model_copy(update={"units": 2})  # chosen so that small products fill the device
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +87,7 @@ def test_convolutions(emulated, task, name):
 
 
 def test_phases_whose_results_lie_side_by_side_follow_each_other(compiled, task):
-    """Two phases' writes to a sector then meet in the second-level cache; batches whose results are far apart run one after the other."""
+    """Two phases' writes to the same sector then combine in the second-level cache; batches whose results are far apart run one after the other."""
     module, shape = CONVS["transposed-several-tiles"]
     text = compiled(task("return self.conv(x)", f"torch.randn{shape}", f"self.conv = {module}"), figures=SMALL).text
     assert "const int batch = blockIdx.x % 4;" in text and "const int column0 = blockIdx.x / 4" in text and "blockIdx.y" not in text
@@ -119,10 +120,10 @@ def test_a_tail_reads_rows_columns_and_a_residual(emulated, task):
 
 @pytest.mark.slow
 def test_every_number_of_a_product(compiled, task):
-    """All values of all numbers, several at once: the last printed program has the last value of each."""
+    """Tries all values of all numbers, several numbers at a time: the last printed program has the last value of each."""
     source = task("return torch.tanh(x @ self.w)", "torch.randn(70, 530)", "self.w = nn.Parameter(torch.randn(530, 76))")
     found = compiled(source, figures=SMALL)
-    known = numbers(found.plan, source, Options().with_knob("tile", 0, found.plan.own[0].id))  # for warps; warpgroups have one number less
+    known = numbers(found.plan, source, Options().with_knob("tile", 0, found.plan.own[0].id))  # for warps; warpgroups have one number fewer
     assert {number.name.rpartition(".")[2] for number in known} == {"tile", "stages", "promoted", "split"}
     for at in range(max(len(number.values) for number in known)):
         options = Options()
@@ -148,7 +149,7 @@ def test_a_convolution_of_warpgroups(emulated, task):
     found.check()
 
 
-DEEP = {  # nine stages or more, so every slot of the rings is reused
+DEEP = {  # nine stages or more, so that every slot of the rings is reused
     "both-rows": ("F.linear(x, self.w)", "torch.randn(40, 330)", "self.w = nn.Parameter(torch.randn(70, 330))"),
     "rows-and-columns": ("x @ self.w", "torch.randn(40, 330)", "self.w = nn.Parameter(torch.randn(330, 70))"),
     "columns-and-rows": ("x.t() @ self.w.t()", "torch.randn(330, 40)", "self.w = nn.Parameter(torch.randn(70, 330))"),
@@ -195,7 +196,8 @@ def test_warpgroups_are_for_their_architecture_alone(compiled, task):
 
 
 def test_tiles_by_depth_and_by_what_gathering_costs():
-    """As measured on an H200: a deep product split by warpgroups (0.74 ms; small tiles 1.91), few channels by warps (5.05 ms; warpgroups 6.28)."""
+    """The choices match measurements on an H200: a deep product split by warpgroups (0.74 ms; small tiles 1.91), few channels by warps (5.05 ms;
+    warpgroups 6.28)."""
     tiles = tensor_cores.TILES
     deep = tiles[tensor_cores.best_tile(tiles, 256, 256, 524288, 1, 132)]
     assert deep.group and tensor_cores.best_split(deep, 256, 256, 1, 16384, 132) == 32

@@ -1,4 +1,4 @@
-"""Printed Triton programs against PyTorch in fp64, run by Triton's interpreter: every style and family, odd sizes, strides, masks."""
+"""Printed Triton programs compared with PyTorch in fp64, run by Triton's interpreter: every style and family, odd sizes, strides, masks."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.unit.compiler.triton_on_cpu import available, interpreted
 
 pytestmark = pytest.mark.skipif(not available(), reason="scripts/triton installs Triton for tests; `make test` calls it")
 
-SMALL = DeviceFigures.h200().model_copy(update={"units": 2})  # chosen such that small tensors fill the device
+SMALL = DeviceFigures.h200().model_copy(update={"units": 2})  # chosen so that small tensors fill the device
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -88,7 +88,7 @@ def cases(names, slow: set[str]):
 
 @pytest.mark.parametrize("name", cases(ROWS, {"sums", "constant-along-a-row"}))
 def test_rows_whole_block_by_block_and_shared(triton, name):
-    """A program per row, several rows per program, rows in blocks, and rows shared by programs."""
+    """Covers one row per program, several rows per program, rows processed in blocks, and rows shared by programs."""
     init = "self.w = nn.Parameter(torch.rand(19))\nself.b = nn.Parameter(torch.rand(19))"
     found = triton(ROWS[name], "torch.randn(2, 3, 5)" if name in ("columns", "bounds") else "torch.randn(2, 3, 19)", init)
     assert len(found.plan.own) >= 1

@@ -1,4 +1,4 @@
-"""Plans in Triton: how the program reads, its moves and numbers, and what it takes by name from level 1."""
+"""Plans for Triton: the program's layout, its moves and tunable numbers, and what it refers to by name from level 1."""
 
 import ast
 
@@ -27,7 +27,7 @@ def test_a_program_in_triton_says_so_and_needs_no_helper(planned):
 
 
 def test_no_name_of_a_kernel_hides_one_of_triton(planned):
-    """Parameters with names that the kernel itself uses are renamed."""
+    """Parameters whose names the kernel itself uses are renamed."""
     init = "self.row = nn.Parameter(torch.randn(300))\nself.tl = nn.Parameter(torch.randn(300))"
     source, plan = planned("return torch.sigmoid(x * self.row + self.tl).sum(1)", "torch.randn(64, 300)", init)
     kernel = next(n for n in ast.parse(print_program(plan, source, Options())).body if isinstance(n, ast.FunctionDef) and n.name.endswith("_kernel"))

@@ -1,4 +1,4 @@
-"""Convolutions of few channels by long steps: the same results as PyTorch's by steps of one, said in plan and program."""
+"""Convolutions with few channels and long steps: the results equal PyTorch's with steps of one, and the plan and the program mention it."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""Convolutions whose windows are never unfolded, against PyTorch in fp64, run by the emulator: all axes, both ways, every tile, shapes off it."""
+"""Convolutions whose windows are never unfolded, compared with PyTorch in fp64 and run by the emulator: all axes, both ways, every tile, and shapes
+that are not multiples of it."""
 
 import pytest
 
@@ -53,7 +54,7 @@ def test_convolutions(emulated, task, name):
 
 @pytest.mark.parametrize("shape", [(16, 3), (7, 1), (13, 3), (9, 1)])
 def test_every_tile_with_several_blocks_and_a_tail(emulated, task, monkeypatch, shape):
-    """Five stages and more, so that every place of weights and patches is used again."""
+    """Five stages or more, so that every slot for weights and patches is reused."""
     monkeypatch.setattr(windowed, "plan_of", lambda work, found: windowed.Plan(found, *shape))
     body = "y = self.conv(x)\nreturn torch.sigmoid(y * self.s[:, None, None]) + r"
     init = "self.conv = nn.Conv2d(40, 136, 3, padding=1)\nself.s = nn.Parameter(torch.randn(136))"
@@ -96,7 +97,8 @@ def test_what_is_none_of_this_kind(compiled, task, module):
 
 
 def test_which_convolutions_begin_with_it(compiled, task):
-    """Many positions of 64 channels do; few of them are unfolded and their depth cut, so that they fill the device."""
+    """Convolutions with many positions of 64 channels do; those with few positions are unfolded and their depth is split, so that they fill the
+    device."""
     large = task("return self.conv(x)", "torch.randn(16, 64, 128, 128)", "self.conv = nn.Conv2d(64, 64, 3, padding=1)")
     small = task("return self.conv(x)", "torch.randn(1, 512, 7, 7)", "self.conv = nn.Conv2d(512, 512, 3, padding=1)")
     assert "WindowTile<" in compiled(large, figures=DeviceFigures.h200()).text

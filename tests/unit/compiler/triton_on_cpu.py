@@ -1,7 +1,7 @@
-"""Triton's interpreter, which runs kernels block by block in NumPy: what a printed program computes, without a GPU.
+"""Triton's interpreter, which runs kernels block by block in NumPy and so shows what a printed program computes, without a GPU.
 
-What the interpreter leaves out is put in its place: functions of CUDA's library are NumPy's, elements that a mask keeps out are NaN (on a GPU
-they are undefined), and a product of `input_precision="tf32"` takes TF32 numbers, as a tensor core does.
+What the interpreter lacks is added here: functions of CUDA's math library are replaced with ones on the CPU, masked-out elements are NaN (on a GPU
+they are undefined), and a product with `input_precision="tf32"` uses TF32 operands, as a tensor core does.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-FOLDER = next((Path(__file__).parents[3] / ".venv").glob("triton-*.*.?"), None)  # scripts/triton
+FOLDER = next((Path(__file__).parents[3] / ".venv").glob("triton-*.*.?"), None)  # installed by scripts/triton
 EXACT = {"rint": np.rint, "trunc": np.trunc, "floor": np.floor, "ceil": np.ceil}
 
 
 def special(name: str):
-    """Computes erf by torch, in fp64: NumPy has none."""
+    """Returns a function that computes in fp64 with torch, because NumPy has no erf, for example."""
     function = {"pow": torch.pow, "exp2": torch.exp2}.get(name) or getattr(torch, name)
     return lambda *values: function(*(torch.from_numpy(np.ascontiguousarray(v, dtype=np.float64)) for v in values)).numpy()
 
@@ -33,7 +33,7 @@ def available() -> bool:
 
 @contextmanager
 def imported() -> Iterator[None]:
-    """Triton, imported anew; afterwards the modules are what they were."""
+    """Imports Triton anew, and restores the previous modules afterwards."""
     held = {name: sys.modules.pop(name) for name in list(sys.modules) if is_triton(name)}
     before = list(sys.path)
     sys.path[:0] = [str(FOLDER)] if FOLDER is not None else []
@@ -48,7 +48,7 @@ def imported() -> Iterator[None]:
 
 @contextmanager
 def interpreted() -> Iterator[None]:
-    """Triton as it is where TRITON_INTERPRET is set before it is imported."""
+    """Provides Triton as it is if TRITON_INTERPRET is set before it is imported."""
     os.environ["TRITON_INTERPRET"] = "1"
     try:
         with imported():
@@ -96,12 +96,12 @@ def complete(tl, libdevice, interpreter) -> None:
         return dot(self, a, b, total, precision, *rest)
 
     def reduce(self, values):
-        """Evaluates our two functions at once instead of element by element in Python."""
+        """Evaluates our two functions on whole arrays instead of element by element in Python."""
         whole = {"at_least": np.maximum, "at_most": np.minimum}[self.combine_fn.__name__].reduce
         return [self.to_tensor(whole(v.handle.data, axis=self.axis, keepdims=self.keep_dims), v.dtype) for v in values]
 
     builder.create_masked_load, builder.create_dot = load, multiply
     interpreter.ReduceOps.generic_reduce = reduce
-    # Once for all: the interpreter would do it at every call of a function by another, which takes nine tenths of its time.
+    # Done once here: the interpreter would otherwise do it whenever one function calls another, which takes nine tenths of its time.
     interpreter._patch_lang(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
     interpreter._patch_lang = lambda function: interpreter._LangPatchScope()

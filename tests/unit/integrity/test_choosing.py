@@ -1,4 +1,4 @@
-"""Which entries of the corpus a commit tries, for made-up changes."""
+"""The corpus entries that are tried for a commit, with made-up changes."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_the_parts_are_a_partition():
 
 
 class Git:
-    """Answers from a table; the compared commit is in `base`."""
+    """Answers from a table; stores the commit compared against in `base`."""
 
     def __init__(self, **known: str):
         self.known = {"HEAD": "h"} | known

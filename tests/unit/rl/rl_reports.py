@@ -1,4 +1,4 @@
-"""Reports to score: a real one from an H200 (examples/traces/rms_norm), as version 2 of the clock would have written it."""
+"""Reports to be scored: a real one from an H200 (examples/traces/rms_norm), as version 2 of the clock would have written it."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def failed(status: str, **changed: Any) -> dict[str, Any]:
 
 @cache
 def sources() -> tuple[str, str]:
-    """Task and program of the report."""
+    """Returns the report's task and program."""
     report = json.loads(_full())
     return (ARTEFACTS / report["task"]).read_text(), (ARTEFACTS / report["program"]).read_text()
 
 
 def leaves(value: Any, path: tuple = ()) -> Iterator[tuple[tuple, Any]]:
-    """Yields every location of a report with its value; only the first of long lists of samples."""
+    """Yields every location in a report with its value, but only the first item of long lists of samples."""
     items = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
     for key, inner in items:
         yield (*path, key), inner
@@ -50,7 +50,7 @@ def leaves(value: Any, path: tuple = ()) -> Iterator[tuple[tuple, Any]]:
 
 
 def with_at(report: dict, path: tuple, put: Callable[[dict | list, Any], None]) -> dict:
-    """Returns a copy in which `put(parent, key)` changed the location."""
+    """Returns a copy in which `put(parent, key)` has changed the location."""
     made = copy.deepcopy(report)
     parent: Any = made
     for key in path[:-1]:

@@ -1,4 +1,4 @@
-"""Episodes, the pool's limits, and that no caller gets another's verdict."""
+"""Episodes, the pool's limits, and that no caller receives another's verdict."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_reply_holds_its_program_in_the_last_fence():
 
 
 def test_no_cross_talk_between_many_episodes():
-    """Each caller gets the reward of its own program, whatever finishes first."""
+    """Each caller receives the reward for its own program, whichever finishes first."""
 
     async def act():
         made = environment(verifiers=4, waiting=100)

@@ -1,4 +1,4 @@
-"""Data sets from the traces that the repository ships, and from modified copies of them."""
+"""Data sets built from the traces shipped in the repository, and from modified copies of them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_rows_say_where_they_come_from():
     assert sha256(better.program) == better.program_sha and sha256(better.before) == better.before_sha and sha256(better.task) == better.task_sha
     assert json.loads(better.diagnosis_before)["bottleneck"] == "launch" and better.strategy == "cuda-graph"
     assert better.device_model == "h200" and better.agreement == "stated by us" and json.loads(better.report)["status"] == "passed"
-    assert better.reward is None and json.loads(better.components)["no_sample"] == "other-clock"  # measured by the first clock
+    assert better.reward is None and json.loads(better.components)["no_sample"] == "other-clock"  # measured by the first version of the clock
     assert len({row.id for row in rows}) == 3
 
 

@@ -1,4 +1,4 @@
-"""A language model may fill in the rubric; the judged party wrote the text that it reads."""
+"""A language model may fill in the rubric; the text that it reads was written by the party being judged."""
 
 from __future__ import annotations
 

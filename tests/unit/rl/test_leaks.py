@@ -47,7 +47,7 @@ def get_inputs():
 def get_init_inputs():
     return [64]
 """
-# The same with other names, reordered definitions, changed constants, another style of import, comments and annotations.
+# The same task with different names, reordered definitions, changed constants, another import style, comments and annotations.
 DISGUISED = """
 from torch.nn import Module, Linear
 import torch as t
@@ -81,7 +81,7 @@ def get_inputs(): return [t.rand(BATCH, 1024)]
 
 
 def renamed(source: str, rng: random.Random) -> str:
-    """Renames everything that the source itself names, except for the names that a task must have."""
+    """Renames everything that the source itself defines, except for the names that a task must have."""
     tree = ast.parse(source)
     kept = {"Model", "forward", "get_inputs", "get_init_inputs", "get_input_variants", "backward", "self", "__init__"}
     own = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)} | {
@@ -97,7 +97,7 @@ def renamed(source: str, rng: random.Random) -> str:
     for node in ast.walk(tree):
         mine = isinstance(node, ast.Attribute) and (node.attr in of_classes or node.attr in attributes and ast.unparse(node).startswith("self."))
         if isinstance(node, ast.Attribute) and not mine:
-            continue  # of torch
+            continue  # belongs to torch
         for field in ("name", "arg", "id", "attr"):
             if getattr(node, field, None) in given and not isinstance(node, ast.alias | ast.keyword):
                 setattr(node, field, given[getattr(node, field)])
@@ -161,7 +161,7 @@ def test_temporaries_and_ways_to_call_make_no_difference(one, other):
         ("4 * width", "256"),
         ("(width, width)", "(64, 64)"),
         ("self.eps = eps", "self.eps = 1e-5"),
-        ("        self.eps = eps\n", ""),  # then the class has it
+        ("        self.eps = eps\n", ""),  # the class then has it
         ("+ self.eps)", "+ 2 * 5e-6)"),
         ("dim=-1", "dim=(1, 2)"),
         ("dim=-1, keepdim=True", "dim=[0], keepdim=False"),
@@ -209,7 +209,7 @@ def test_the_index_finds_what_comparing_all_pairs_finds():
     corpus = dict(TASKS)
     for name, source in TASKS.items():
         lines = source.splitlines()
-        for number in range(6):  # a duplicated line: alike, more or less
+        for number in range(6):  # a duplicated line: still more or less alike
             inside = [at for at, line in enumerate(lines) if line.startswith("        ") and not line.strip().startswith(("return", '"'))]
             at = rng.choice(inside)
             corpus[f"{name} {number}"] = "\n".join([*lines[: at + 1], *lines[at:]])

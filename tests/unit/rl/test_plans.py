@@ -1,4 +1,4 @@
-"""The policy over plans: what it may not do, what it may not see, that it learns, and that an interrupted training continues seamlessly."""
+"""The policy over plans: what it may not do, what it may not see, that it learns, and that an interrupted training run continues seamlessly."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def one_thread():
 
 
 def planted(name: str, wrong: tuple[int, ...] = ()) -> Course:
-    """Unroll by 2 and vectors of 1 save much, all other changes cost. Points that differ only in row-cache print the same program."""
+    """Returns a course in which unrolling by 2 and vectors of 1 save a lot of time and all other changes cost time. Points that differ only in
+    row-cache print the same program."""
     count = 2 * 2 * 2 * 3 * 4
     shape = [len(axis.values) for axis in AXES]
     us, program = [], []
@@ -61,7 +62,7 @@ def planted(name: str, wrong: tuple[int, ...] = ()) -> Course:
 
 
 def played(course: Course, moves: int, seed: int = 1) -> Episode:
-    """A search after some random moves."""
+    """Returns a search after some random moves."""
     draw, episode = random.Random(seed), Episode(course, str(seed), 24)
     for _ in range(moves):
         if targets := episode.see().targets:
@@ -118,7 +119,7 @@ def test_features_are_finite_and_of_the_stated_size():
 
 
 def test_features_are_those_of_a_task_that_is_twice_as_long():
-    """Only ratios of times matter, so a policy cannot distinguish tasks by them."""
+    """Only ratios of times matter, so a policy cannot distinguish such tasks."""
     short = planted("a").landscape
     long = replace(short, us=[None if us is None else 2 * us for us in short.us], eager_us=300.0, floor_us=80.0)
     np.testing.assert_allclose(played(Course(short), 6).see().rows, played(Course(long), 6).see().rows, atol=1e-9)
@@ -179,7 +180,7 @@ def test_it_learns_a_planted_landscape_and_takes_that_to_another_task(tmp_path):
     assert [line["step"] for line in metrics] == list(range(1, 25))
     policy = scorer.Scorer(tuple(Trainer([planted("a"), planted("b"), planted("c", wrong=(5, 50))], config, tmp_path).network.layers()), {})
     curves = [arms.searched(planted("held out"), arms.by_policy(policy), seed, 8) for seed in range(5)]
-    assert arms.share_at(curves, 4) > 0.99  # two changes of thirteen, found with the first three programs
+    assert arms.share_at(curves, 4) > 0.99  # two changes out of thirteen, found within the first three programs
     blind = [arms.searched(planted("held out"), lambda search, seen: len(seen.targets) // 2, seed, 8) for seed in range(5)]
     assert arms.share_at(blind, 4) < 0.9
 
@@ -188,7 +189,7 @@ def test_a_training_that_was_interrupted_makes_the_same_curve(tmp_path):
     tasks = [planted("a"), planted("b")]
     whole = Trainer(tasks, TINY, tmp_path / "whole")
     whole.train()
-    for until in (1, 3, 4):  # within imitation, and after it
+    for until in (1, 3, 4):  # during imitation, and after it
         broken = Trainer(tasks, TINY, tmp_path / "broken")
         broken.train(until)
     figures = [[{k: v for k, v in line.items() if k != "seconds"} for line in read_lines(tmp_path / name / METRICS)] for name in ("whole", "broken")]

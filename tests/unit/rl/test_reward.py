@@ -1,4 +1,4 @@
-"""Whatever a report says, the reward is a number between 0 and its cap, or there is none; only measured evidence affects it."""
+"""Whatever a report says, the reward is a number between 0 and its cap, or there is no reward; only measured evidence affects it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def numeric(path_value) -> bool:
 
 def test_a_real_report_is_worth_what_the_formula_says():
     found = scored(passed())
-    assert found.components["baseline"] == "cuda-graph"  # the hardest to beat, not eager
+    assert found.components["baseline"] == "cuda-graph"  # the hardest baseline to beat, not eager
     base = CORRECT + found.components["low"]
     assert found.reward == pytest.approx(base * (1 + (found.components["rubric_total"] - 4) / 16 - 0.5))
     assert found.components["own_share"] == 1.0 and found.components["rubric_by"] == "rules"
@@ -58,7 +58,7 @@ def test_nothing_is_converted():
             if type(other) is type(value):
                 continue
             found = scored(with_at(report, path, set_to(other)))
-            if isinstance(value, bool) and other is not None:  # null means not measured
+            if isinstance(value, bool) and other is not None:  # None means not measured
                 assert found.components["no_sample"] == "malformed", (path, other)
     assert scored(json.dumps(passed(faster="false"))).components["no_sample"] == "malformed"
 
@@ -77,7 +77,7 @@ def test_what_is_missing_is_never_taken_for_granted():
 
 
 def test_texts_of_a_report_move_nothing():
-    """Exception texts, kernel names, compiler notes: everything that a program can say."""
+    """These are exception texts, kernel names and compiler notes: everything that a program can write."""
     free = ("message", "detail", "compiler_output", "notes", "hint", "charged_for", "repeatability", "via")
     report, was = passed(), scored(passed()).reward
     for path, _ in leaves(report):
@@ -94,7 +94,7 @@ def with_value(report, path):
 
 
 def test_a_verdict_counts_for_its_own_program_alone():
-    """As if two programs shared one build folder, or two rollouts one socket."""
+    """Tested as if two programs shared one build folder, or two rollouts one socket."""
     assert score(passed(), TASK, PROGRAM + "\n").components["no_sample"] == "other-program"
     assert score(passed(), TASK + " ", PROGRAM).components["no_sample"] == "other-program"
     assert score(failed("crashed"), TASK, "another").components["no_sample"] == "other-program"
@@ -153,7 +153,7 @@ def test_more_speed_and_more_own_work_never_earn_less():
         low, share = rng.uniform(0.01, 8), rng.random()
         assert at(low * rng.uniform(1, 3), share) >= at(low, share) - 1e-12
         assert at(low, min(1.0, share + rng.random())) >= at(low, share) - 1e-12
-    assert at(1.2, 1.0) > at(4.0, 0.0)  # a lazy program, three times as fast, earns less
+    assert at(1.2, 1.0) > at(4.0, 0.0)  # a lazy program earns less even if it is three times as fast
     assert at(FASTEST, 1.0) == at(100.0, 1.0) == MOST
     assert CORRECT + LAZY * FASTEST < CORRECT + 2.0
 

@@ -1,4 +1,4 @@
-"""The messages of OpenEnv, over HTTP and websocket, and how a trainer's client handles them."""
+"""OpenEnv's messages, over HTTP and WebSocket, and how a trainer's client handles them."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_episodes_that_nobody_goes_on_with_are_forgotten(served):
 
 
 class Through(httpx.BaseTransport):
-    """The client's requests, answered by the application; the first `full` of them get a 503."""
+    """Passes the client's requests to the application; the first `full` of them are answered with a 503."""
 
     def __init__(self, client: TestClient, full: int = 0):
         self.client, self.full = client, full

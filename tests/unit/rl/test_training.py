@@ -1,4 +1,5 @@
-"""The trainer learns, continues as if it had never stopped, and does the arithmetic that it claims. On the CPU, with a tiny model of our own."""
+"""The trainer learns, continues as if it had never stopped, and does the arithmetic that it claims to do. It runs on the CPU, with a tiny model of
+our own."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from agents.rl.training import CannotTrain, Config, Sample, Trainer, summary, we
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """A model this small is slower on more threads."""
+    """A model this small is slower with more threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -33,7 +34,7 @@ ASKED = {"a": "write a:", "b": "write b:"}
 
 
 class Letters:
-    """Problems that reward as many of one letter as possible; every fifth answer is not a sample."""
+    """Problems whose reward grows with the number of times one letter occurs; every fifth answer is not a sample."""
 
     def __init__(self, turns: int = 1, faults: bool = False):
         self.turns, self.faults, self.episodes, self.asked = turns, faults, {}, 0
@@ -86,7 +87,7 @@ def test_interrupted_and_continued_is_the_same_curve(tmp_path, changed):
 
     with pytest.raises(Interrupted):
         Trainer(TinyPolicy(SMALL), config(**changed), tmp_path / "parts", stop).reinforce(Letters(turns, faults=True))
-    assert len(curve(tmp_path / "parts")) == 3  # the third of which is not in the checkpoint, and is made again
+    assert len(curve(tmp_path / "parts")) == 3  # the third is not in the checkpoint, so it is run again
     with (tmp_path / "parts" / "metrics.jsonl").open("a") as file:
         file.write('{"step": 4, "torn')
     again = Trainer(TinyPolicy(SMALL), config(**changed), tmp_path / "parts")
@@ -144,7 +145,7 @@ def sample(group: int, reward: float | None, turn: int = 0, episode: str = "") -
 def test_advantages_are_by_group_and_turn_and_a_return_counts_what_it_led_to():
     samples = [sample(0, 1.0, 0, "x"), sample(0, 0.0, 0, "y"), sample(0, 2.0, 1, "y"), sample(0, 1.0, 1, "x"), sample(1, 0.5), sample(1, 0.5)]
     weigh(samples, 0.5)
-    assert [one.advantage for one in samples] == [0.5, -0.5, 1.0, -1.0, None, None]  # returns 1.5 and 1.0; then 2 and 1
+    assert [one.advantage for one in samples] == [0.5, -0.5, 1.0, -1.0, None, None]  # the returns are 1.5 and 1.0; then 2 and 1
     samples = [sample(0, 1.0, 0, "x"), sample(0, None, 1, "x"), sample(0, 0.0, 0, "y")]
     weigh(samples, 0.5)
     assert [one.advantage for one in samples] == [1.0, None, -1.0]

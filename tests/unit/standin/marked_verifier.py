@@ -1,4 +1,4 @@
-"""A verifier client that recognises the stand-in's mistakes by the marks that they leave in a program, and reports them as the real one does."""
+"""A verifier client that recognises the stand-in's mistakes by the marks that they leave in a program, and reports them as the real verifier does."""
 
 from __future__ import annotations
 

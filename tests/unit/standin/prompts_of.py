@@ -1,4 +1,4 @@
-"""Prompts of the product with a small task in them, as the stand-in receives them."""
+"""The product's prompts for a small task, as the stand-in receives them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stand-in's answers to the product's own prompts, read by the product's own readers."""
+"""The stand-in's answers to the product's own prompts, read by the product's own parsers."""
 
 import asyncio
 

@@ -1,11 +1,11 @@
-"""A task whose memory can be counted in units of its input: one input, one output of the same size, and one temporary of the same size while the mean
-is taken."""
+"""A task whose memory can be counted in multiples of its input: one input, one output of the same size, and one temporary of the same size while the
+mean is computed."""
 
 from __future__ import annotations
 
 
 def l1_norm(rows: int, columns: int) -> str:
-    """Rows divided by their mean absolute value; fp32 input and output of `4 * rows * columns` bytes."""
+    """Returns a task that divides rows by their mean absolute value; its fp32 input and output each take `4 * rows * columns` bytes."""
     return f"""import torch
 import torch.nn as nn
 

@@ -34,7 +34,7 @@ class Conf:
 
 @pytest.fixture
 def own(monkeypatch):
-    """Returns this module's classes as those of a task."""
+    """Presents this module's classes as those of a task."""
     task = ModuleType("task")
     task.Pair, task.Conf = Pair, Conf
     for cls in (Pair, Conf):

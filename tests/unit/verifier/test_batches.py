@@ -1,4 +1,4 @@
-"""Many small tensors get the same judgements as each would get separately."""
+"""Many small tensors receive the same judgements as each would separately."""
 
 import math
 
@@ -43,7 +43,7 @@ def test_distances():
             continue
         assert error == (pytest.approx(distance(value, reference), rel=1e-9) if value.is_floating_point() else 0.0)
     alone = {index for index, error in enumerate(found) if error is None}
-    assert alone == {5, 6, 7, 8, 12, 19, 24}  # not finite, large, or integers that differ
+    assert alone == {5, 6, 7, 8, 12, 19, 24}  # values that are not finite, large values, or differing integers
     assert distances(values[:2], exact[:2]) == [None, None] and distances([], []) == []
 
 

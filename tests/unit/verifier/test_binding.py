@@ -9,7 +9,7 @@ import pytest
 
 from verifier.confinement.binding import Binding, autograd_threads, threads_of
 
-# A main thread, one with the name of autograd's, another one, and a child process; it reports when all are there.
+# A main thread, a thread with autograd's name, another thread, and a child process; it reports once all of them are running.
 PARTY = """
 import subprocess, sys, threading
 from pathlib import Path
@@ -45,7 +45,7 @@ def on(timed, wide):
 
 
 def where(party):
-    """Returns processors by thread: main, autograd's, the helper, and the process that it started."""
+    """Returns the processors of each thread: main, autograd's, the helper, and those of the process that it started."""
     (autograd,) = autograd_threads(party.pid)
     (helper,) = set(threads_of(party.pid)) - {party.pid, autograd}
     return [os.sched_getaffinity(thread) for thread in (party.pid, autograd, helper, party.child)]
@@ -70,7 +70,7 @@ def test_what_launches_stands_on_one_processor_and_helpers_stay(party):
     binding.stand_on(2)
     assert where(party)[:2] == [{timed[0]}] * 2
     binding.spread(False)
-    binding.stand_on(2)  # it was released in between
+    binding.stand_on(2)  # the binding was released in between
     assert where(party)[:2] == [{timed[0]}] * 2
 
 

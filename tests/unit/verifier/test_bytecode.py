@@ -1,4 +1,4 @@
-"""Byte code that is made if the interpreter has none of its own: written once, read by every party."""
+"""Byte code that is compiled if the interpreter has none of its own: written once and read by every party."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHORT = "import sys; sys.path.insert(0, sys.argv[1]); import verifier.parties.pa
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory) -> Path:
-    """A data directory with byte code, made once: the references to its location are relative to it."""
+    """Returns a data directory with byte code that is made once: the references to its location are relative to it."""
     place = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(bytecode, "lacking", lambda: True)
@@ -89,7 +89,7 @@ def test_a_judge_at_rest_makes_it_for_the_parties_that_follow(tmp_path, monkeypa
 
 @pytest.mark.slow
 def test_what_was_made_for_another_version_is_made_anew(made, tmp_path, monkeypatch):
-    """If used, it would hide all other byte code, and each process would compile everything."""
+    """If it were used, it would hide all other byte code, and each process would compile everything."""
     now = bytecode.signature()
     monkeypatch.setattr(bytecode, "signature", lambda: f"{now} and an upgrade")
     assert bytecode.options(tmp_path) == []

@@ -1,4 +1,4 @@
-"""A calibration is kept for every later verification: it is made with exclusive use of the device."""
+"""A calibration, which is kept for all later verifications, is made with exclusive use of the device."""
 
 from contextlib import contextmanager
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Graphs that a judge remembers: by task, mode and precision, and only if there is one."""
+"""A judge remembers graphs by task, mode and precision, and only if a graph exists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GRAPH = Graph(inputs=[], nodes=[], outputs=[])
 
 @pytest.fixture
 def exports(monkeypatch):
-    """(task, mode, precision) of every export; tasks whose name begins with "no" have no graph."""
+    """Returns (task, mode, precision) for every export; tasks whose names begin with "no" have no graph."""
     done = []
 
     def take(session, data_dir, task, mode, seed):
@@ -42,7 +42,7 @@ def test_an_export_that_failed_is_tried_again_and_the_oldest_are_forgotten(tmp_p
         captures.take(session, f"task {number}", "train", 1)
     assert captures.known(f"task {REMEMBERED}", "train", "fp32-strict") and captures.known("task 1", "train", "fp32-strict")
     assert captures.known("task 0", "train", "fp32-strict") is None
-    captures.take(session, "one more", "train", 1)  # the request kept "task 1"
+    captures.take(session, "one more", "train", 1)  # the request kept "task 1" in use
     assert captures.known("task 1", "train", "fp32-strict") and captures.known("task 2", "train", "fp32-strict") is None
 
 

@@ -1,4 +1,4 @@
-"""Groups for parties if this host allows them; otherwise, the names of what is missing."""
+"""Control groups for parties if this host allows them; otherwise, the names of what is missing."""
 
 from __future__ import annotations
 
@@ -92,6 +92,6 @@ def test_a_layer_that_a_party_could_not_put_on_is_missing(monkeypatch):
 
 
 def test_a_process_that_does_not_die_is_remembered(monkeypatch):
-    """A stand-in for a process that a driver holds: it is alive, and nothing here kills it."""
+    """Uses a stand-in for a process that a driver keeps alive: it runs, and the test never kills it."""
     monkeypatch.setattr(spawned, "_unkillable", {os.getpid(), 2**22 + 1})
     assert spawned.survivors() == [os.getpid()]

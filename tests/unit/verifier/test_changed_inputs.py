@@ -1,4 +1,4 @@
-"""An input that the task changes, such as a cache that the caller owns, must be changed in the same way as by the task."""
+"""An input that the task changes, such as a cache that the caller owns, must be changed in the same way by the program."""
 
 from __future__ import annotations
 

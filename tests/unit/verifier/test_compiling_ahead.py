@@ -1,4 +1,4 @@
-"""A baseline that compiles ahead while another judge wants the device: nothing waits for ever."""
+"""A baseline that compiles ahead while another judge wants the device: nothing waits forever."""
 
 import random
 import threading
@@ -22,7 +22,7 @@ DEVICE = SimpleNamespace(adopt_thread=lambda: None, name="a GPU", free_bytes=lam
 
 
 class Pool:
-    """`ended` is set when the party has been killed."""
+    """A pool that sets `ended` when the party has been killed."""
 
     def __init__(self, gate: Gate):
         self.device, self.gate, self.ended = DEVICE, gate, threading.Event()
@@ -31,7 +31,7 @@ class Pool:
         return Coming(SimpleNamespace(become=self.become), terms)
 
     def become(self, *terms):
-        """Succeeds as it is."""
+        """Does nothing, which counts as success."""
 
     def dismiss(self, party):
         self.ended.set()
@@ -60,7 +60,7 @@ def test_it_is_ended_while_another_judge_waits_for_the_device(judges):
     def compile(party):
         with own.idle():
             assert pool.ended.wait(20)
-            time.sleep(0.2)  # by now the other judge has asked
+            time.sleep(0.2)  # by now, the other judge has requested it
         return party
 
     ahead = Ahead(pool, ("baseline", "fp32-strict", "train"), compile, True)
@@ -123,8 +123,8 @@ def test_where_the_judge_has_no_memory_the_baseline_has_failed(tmp_path):
     ],
 )
 def test_who_begins_ahead(monkeypatch, shared, autotune, free, expected):
-    """A search by timing starts ahead only if the device is shared anyway. If the device's memory does not hold everything at once, no first call is
-    made and no role is taken: the three processes of the first round import torch."""
+    """A search by timing starts ahead only if the device is shared anyway. If the device's memory cannot hold everything together, no first call is
+    made and no role is taken: the three processes of the first round only import torch."""
     monkeypatch.setattr("verifier.timing.processes.Ahead", lambda pool, terms, bring_up, calls: (terms, bring_up.func.__name__, calls))
     device = SimpleNamespace(kind="cuda", begins_ahead=True, process_bytes=10, leader=lambda: None, free_bytes=lambda: free)
     trials = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""The error bound: plain fp32 passes, less precision fails; decisions are distinguished from errors."""
+"""The error bound: plain fp32 passes, lower precision fails; decisions are distinguished from errors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_sequential_product_is_within_and_tf32_is_beyond(draw, length):
 def test_plain_errors_grow_with_the_length_of_a_sum():
     torch.manual_seed(0)
     short, long = (rough(lambda x: x.sum(-1), torch.rand(256, n)) for n in (16, 4096))
-    assert 4 < max(long) / max(short) < 40  # like the root of the length, in addition to one rounding of the result
+    assert 4 < max(long) / max(short) < 40  # grows as the square root of the length, plus one rounding of the result
 
 
 def test_the_policy_tf32_allows_tf32_operands_even_where_pytorch_does_not_use_them():
@@ -157,7 +157,7 @@ def test_random_numbers_are_those_of_the_fp32_run():
 
 
 class Dequantised(torch.nn.Module):
-    """A 16-bit product: one side by name, the other because its scales are of that type."""
+    """Computes a 16-bit product in which one side is converted by name and the other has that type because its scales have it."""
 
     def __init__(self, dtype: torch.dtype):
         super().__init__()

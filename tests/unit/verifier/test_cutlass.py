@@ -1,4 +1,4 @@
-"""CUTLASS's headers are found if a host has them, and shown to builders."""
+"""CUTLASS's headers are found if a host has them, and made available to builders."""
 
 import os
 import subprocess
@@ -40,7 +40,7 @@ def test_half_of_it_is_nothing(clone):
 
 
 def test_compilers_and_programs_find_it(clone, tmp_path, monkeypatch):
-    """By its name alone, in a folder next to the program, and after headers that the program brings along."""
+    """It is found by its name alone, in a folder next to the program, and after headers that the program includes itself."""
     home = tmp_path / "home"
     monkeypatch.setenv("CPLUS_INCLUDE_PATH", "")
     cutlass.show(str(home))

@@ -1,4 +1,4 @@
-"""What rounding decides once in many calls is distinguished from a program that is wrong in as many places in each call."""
+"""Differences that rounding decides once in many calls are distinguished from a program that is wrong in as many places in each call."""
 
 import time
 from types import SimpleNamespace
@@ -51,7 +51,7 @@ def test_plain_arithmetic_with_larger_errors():
 
 
 class Nearest:
-    """A reference whose only output is the row nearest to a point, a choice that errors decide if two rows are about equally near."""
+    """A reference whose only output is the row nearest to a point: errors decide the choice if two rows are about equally near."""
 
     clock = staticmethod(time.monotonic)
 

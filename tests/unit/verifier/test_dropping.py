@@ -1,4 +1,4 @@
-"""The reading of a task in which bounds and maxima swallow NaN, and nothing else does."""
+"""A reading of the task in which bounds and maxima swallow NaN, and no other operator does."""
 
 from __future__ import annotations
 

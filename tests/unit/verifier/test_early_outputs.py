@@ -1,4 +1,4 @@
-"""Outputs of a few early timed calls are held to the end, so that a ring of buffers is noticed, however long it is."""
+"""The outputs of a few early timed calls are kept until the end, so that a ring of buffers is detected, however long it is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ X = torch.rand(8)
 
 
 class Program(Caller):
-    """A program's party that returns `buffers` in turn, or new memory if there are none."""
+    """A program's party that returns each of its `buffers` in turn, or new memory if it has none."""
 
     def __init__(self, buffers: int, has_program: bool = True):
         super().__init__(SimpleNamespace(has_program=has_program), [Spec.of(X)], 1.0)

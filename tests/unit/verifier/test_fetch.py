@@ -1,4 +1,4 @@
-"""The judge reads memory that it shares with a party: on a GPU its copy is only queued when `clone` returns."""
+"""The judge reads memory that it shares with a party: on a GPU, its copy is only queued when `clone` returns."""
 
 from types import SimpleNamespace
 
@@ -9,7 +9,7 @@ from verifier.layout import Spec
 
 
 class Shared:
-    """An arena whose copies happen only when the device is awaited, as when other processes are using the GPU."""
+    """An arena whose copies are made only when the device is synchronised, as when other processes are using the GPU."""
 
     def __init__(self, size: int):
         self.lies, self.queued = torch.zeros(size, dtype=torch.uint8), []
@@ -31,7 +31,8 @@ class Shared:
 
 
 def test_what_was_fetched_is_not_what_the_party_writes_there_next():
-    """Seen on H200s shared by several verifiers: the running averages of a batch norm, fetched next, appeared at the beginning of its output."""
+    """This occurred on H200s shared by several verifiers: the running averages of a batch norm, fetched next, appeared at the beginning of its
+    output."""
     memory = Shared(64)
     held = {"outputs": torch.arange(16, dtype=torch.float32), "state": torch.full((4,), -1.0)}
 

@@ -1,4 +1,4 @@
-"""Detects whether memory has changed, from two sums over it."""
+"""Fingerprints detect, from two sums over it, whether memory has changed."""
 
 import pytest
 import torch

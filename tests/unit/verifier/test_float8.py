@@ -1,4 +1,4 @@
-"""Float8 tensors: they are carried bit by bit, varied in fp32 within their range, and compared in steps."""
+"""Float8 tensors: they are transferred bit by bit, varied in fp32 within their range, and compared in steps."""
 
 from __future__ import annotations
 
@@ -138,7 +138,8 @@ def test_another_seed_is_told_from_rounding():
 
 
 class Model:
-    """A stand-in for a session: y is rounded to float8; in fp64, it lies `TIE` / 100 of plain arithmetic's error above the middle of two steps."""
+    """A stand-in for a session: y is rounded to float8; in fp64, it lies above the midpoint of two steps by `TIE` / 100 of plain arithmetic's
+    error."""
 
     def __init__(self) -> None:
         self.exact, self.runs = None, 0

@@ -1,4 +1,5 @@
-"""The floor of operations under fp32-strict: a policy is an error bound, so tensor cores count with the products that they need for it."""
+"""The floor of operations under fp32-strict: a policy is an error bound, so tensor cores count, with the number of products that they need to meet
+it."""
 
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ def device(**rates: float | None) -> SimpleNamespace:
 @pytest.mark.parametrize(
     ("rates", "precision", "milliseconds"),
     [
-        ({"fp32_strict": 10e12, "tf32": 90e12}, "fp32-strict", 100.0),  # 30 by three products
+        ({"fp32_strict": 10e12, "tf32": 90e12}, "fp32-strict", 100.0),  # 30 with three products
         ({"fp32_strict": 10e12, "tf32": 90e12}, "tf32", 100 / 3),
         ({"fp32_strict": 40e12, "tf32": 90e12}, "fp32-strict", 75.0),
         ({"fp32_strict": 10e12, "tf32": None}, "fp32-strict", 300.0),

@@ -1,4 +1,4 @@
-"""Judges share a device: one measures, the others are frozen, and nothing waits for ever."""
+"""Judges that share a device: one measures while the others are frozen, and nothing waits forever."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ class Party:
 
 @pytest.fixture
 def judges(tmp_path):
-    """Two judges of one device, each with a party."""
+    """Two judges on one device, each with a party."""
     with ExitStack() as ends:
         made = []
         for _ in range(2):
@@ -131,12 +131,12 @@ def test_one_that_never_lets_go_is_an_error(tmp_path, monkeypatch):
     holder, other = Gate("cuda:0", tmp_path), Gate("cuda:0", tmp_path)
     with holder.alone(), pytest.raises(DeviceError, match="kept the device busy"), other.alone():
         pass
-    with other.alone():  # and then it is available
+    with other.alone():  # after that, it is available
         pass
 
 
 def test_nothing_is_measured_before_the_device_has_come_to_rest(tmp_path):
-    """Kernels that a process launched before it was frozen run to their end."""
+    """Kernels launched by a process before it was frozen run to completion."""
     mine, other = Gate("cuda:0", tmp_path), Gate("cuda:0", tmp_path)
     looks = [False, True, True, False, *[True] * 20]
     mine.begin(list, lambda: looks.pop(0))
@@ -164,7 +164,7 @@ def test_a_judge_knows_whether_there_are_others(tmp_path):
 
 
 def test_a_device_that_never_rests_is_measured_all_the_same(tmp_path, monkeypatch):
-    """A program that keeps it busy is exposed by its neighbours' waits, so a measurement must take place."""
+    """A program that keeps the device busy is exposed by its neighbours' waits, so a measurement must take place."""
     monkeypatch.setattr(gates, "LONGEST_DRAIN", 0.1)
     looks: list[bool] = []
     mine, other = Gate("cuda:0", tmp_path), Gate("cuda:0", tmp_path)
@@ -205,7 +205,7 @@ def test_processes_stand_still_without_a_control_group_too(tmp_path):
 
 
 def test_a_request_that_is_let_come_to_its_end_is_not_frozen_meanwhile(judges):
-    """Otherwise a hanging request's time limit would never expire while another judge waits for it."""
+    """Otherwise, a hanging request's time limit would never expire while another judge waits for it."""
     (mine, _), (other, its_party) = judges
     until(lambda: other._floor.held)
     done, seen = threading.Event(), []
@@ -230,13 +230,14 @@ def test_a_request_that_is_let_come_to_its_end_is_not_frozen_meanwhile(judges):
 
 
 def at_work(gate, match):
-    """A judge's thread that is at work and then requests the device; `ended` is set when the request is refused with a message like `match`."""
+    """Starts a judge's thread that is working and then requests the device; `ended` is set when the request is refused with a message like
+    `match`."""
     begun, ended = threading.Event(), threading.Event()
 
     def work():
         with gate.working():
             begun.set()
-            until(lambda: not gate._open)  # another judge has asked before
+            until(lambda: not gate._open)  # another judge has already requested it
             with pytest.raises(DeviceError, match=match), gate.alone():
                 pass
             ended.set()
@@ -269,7 +270,7 @@ def test_who_waits_for_several_one_after_the_other_is_patient_with_each(tmp_path
             time.sleep(0.15)
         done.append(gate)
 
-    monkeypatch.setattr(last, "_take_turn", lambda take=last._take_turn: len(done) == len(crowd) and take())  # the unluckiest of all
+    monkeypatch.setattr(last, "_take_turn", lambda take=last._take_turn: len(done) == len(crowd) and take())  # its turn comes last
     threads: list[threading.Thread] = []
     for gate in reversed(crowd):
         threads.append(threading.Thread(target=measure, args=(gate, threads[-1] if threads else None)))
@@ -341,7 +342,7 @@ def test_what_a_party_starts_while_it_is_stopped_stands_still_too(monkeypatch):
 
 
 def test_a_full_disk_stops_nobody(judges, monkeypatch):
-    """The holder of the turn is recorded only as information for waiting judges."""
+    """The name of the turn's holder is written only as information for waiting judges."""
     (first, _), (second, _) = judges
 
     def full(*arguments):

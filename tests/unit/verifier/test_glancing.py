@@ -1,4 +1,5 @@
-"""Some timed calls are inspected while they run, each at one instant: samples count only within their call, whose own time counts for nothing."""
+"""Some timed calls are inspected while they run, each at one instant: samples count only if they fall within their call, whose own time is
+discarded."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def test_which_calls_are_inspected_is_chosen_anew_for_each_series():
     assert {number for one in chosen for number in one.calls} == set(counted) and {len(one.calls) for one in chosen} == {2}
     assert all(0 <= delay < 1000 for one in chosen for delay in one.delays.values())
     alone = [glancing.choose([1]) for _ in range(60)]
-    assert 5 < sum(one is not None for one in alone) < 40  # its time is disturbed, so not every call is inspected
+    assert 5 < sum(one is not None for one in alone) < 40  # inspection disturbs its time, so not every call is inspected
 
 
 def test_what_was_seen_in_inspected_calls_is_kept_until_it_is_enough():
@@ -73,7 +74,7 @@ def test_what_was_seen_in_inspected_calls_is_kept_until_it_is_enough():
     glancing = Glancing(SimpleNamespace(mapped=flat, sampler=sampler, refresh=lambda seen: None), random.Random(3))
     for _ in range(ENOUGH):
         assert glancing.wants_more
-        sampler.seen = [Sample(0, 1, Kind.OWN, 15), Sample(1, 1, Kind.OWN, 5)]  # the first was late: call 1 had ended
+        sampler.seen = [Sample(0, 1, Kind.OWN, 15), Sample(1, 1, Kind.OWN, 5)]  # the first sample was late: call 1 had already ended
         glancing.add([call(span=(0, 10)), call(span=(11, 12))], Glances(sampler, {0: 5, 1: 0}))
     assert not glancing.wants_more and glancing.result().moments == ENOUGH and glancing.result().share == 1.0
 
@@ -92,7 +93,7 @@ def test_more_is_wanted_where_hardly_any_own_code_was_seen():
 
 @pytest.fixture
 def party(tmp_path):
-    """Serves series whose calls spin in own code."""
+    """Serves series whose calls spin in the program's own code."""
     library = tmp_path / "own.so"
     subprocess.run(["g++", "-O1", "-shared", "-fPIC", "-x", "c++", "-", "-o", str(library)], input=SOURCE.encode(), check=True)
     native, page = Native(build_clock(tmp_path)), SharedPage()
@@ -124,7 +125,7 @@ def test_a_process_is_inspected_in_the_chosen_calls_of_a_series_alone(party, tmp
         pytest.skip(str(error))
     sampler.know(mapped.read())
     seen, chosen = [], {2: SPIN_NS // 2, 4: SPIN_NS // 4}
-    for _ in range(10):  # a busy host is late for some
+    for _ in range(10):  # on a busy host, some samples come too late
         leader.begin(party.page.address)
         party.socket.send(b"x")
         with Glances(sampler, chosen).over(party.page) as bell:

@@ -1,4 +1,4 @@
-"""Tests when a runner counts as keeping the machine busy while others are timed."""
+"""Determines when a runner counts as keeping the machine busy while others are timed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def clock(monkeypatch):
 
 
 def watched(used, waits=None):
-    """A watch on a party whose processor time and waits for the GPU are the given sequences."""
+    """Returns a watch on a party with the given sequences of processor times and waits for the GPU."""
     used = iter(used)
     device = SimpleNamespace(usual_wait_ns=lambda: 20_000, waits=iter(waits or []))
     return Watch(SimpleNamespace(device=device, spawned=SimpleNamespace(cpu_ns=lambda: next(used))))
@@ -87,7 +87,7 @@ def test_a_gpu_that_is_taken_is_found(clock):
     assert "waited 2.00 ms for the GPU, usually 0.02" in _gpu(clock, [2_000_000] * 12).finding()
     assert _gpu(clock, [30_000] * 12).finding() == ""
     assert _gpu(clock, [2_000_000, 2_000_000, *[30_000] * 10]).finding() == ""
-    assert _gpu(clock, [2_000_000] * 7).finding() == ""  # too few to say
+    assert _gpu(clock, [2_000_000] * 7).finding() == ""  # too few to draw a conclusion
 
 
 def _gpu(clock, waits):
@@ -106,7 +106,7 @@ def test_a_party_stands_still_from_the_look_to_its_turn(clock):
     watch = watched([0, 5_000_000, 7_000_000, 9_000_000])
     done = []
     watch.party.spawned.freeze, watch.party.spawned.thaw = (lambda: done.append("freeze")), (lambda: done.append("thaw"))
-    watch.go()  # it does not stay frozen
+    watch.go()  # the party does not stay frozen
     watch.open()
     clock.now += 2_000_000
     watch.stop()

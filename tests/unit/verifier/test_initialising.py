@@ -1,4 +1,4 @@
-"""Large weights are drawn on the device, the same for task and program, whether they stay there or not."""
+"""Large weights are drawn on the device and are the same for task and program, whether or not they stay there."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ def test_what_is_drawn_does_not_depend_on_where_it_stays():
         with drawn_on("cpu", moved):
             model = nn.Sequential(nn.Linear(50, 40), nn.LSTM(30, 20), nn.Embedding(60, 30))
         found.append([value.detach().clone() for value in model.parameters()])
-        assert moved is None or len(moved) == 4  # the layer's weight, the table, and two of the LSTM's
+        assert moved is None or len(moved) == 4  # the layer's weight, the table, and two of the LSTM's weights
     assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))
     weight = found[0][0]
     assert weight.abs().max() <= plain.abs().max() * 1.05 and weight.std() == pytest.approx(float(plain.std()), rel=0.05)
@@ -69,7 +69,7 @@ def test_a_constructor_that_wants_host_tensors_is_called_again(monkeypatch):
         return layer
 
     real = initialising._filling
-    monkeypatch.setattr(initialising, "_filling", lambda fill, device, moved: real(fill, "cpu", moved))  # there is no other device here
+    monkeypatch.setattr(initialising, "_filling", lambda fill, device, moved: real(fill, "cpu", moved))  # this host has no other device
     layer = constructed(make, "cuda:0", seed)
     seed()
     with drawn_on("cpu"):

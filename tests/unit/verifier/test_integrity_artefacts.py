@@ -1,4 +1,4 @@
-"""Compiled libraries read as data."""
+"""Compiled libraries that are read as data."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_kernels_of_a_cuda_library(tmp_path):
     assert library.cuda and "run" in library.exports
     assert "_ZN2ns3fooILi4EEEvPK6float4PS1_" in library.kernels
     assert any("hidden" in name for name in library.kernels) and any("relu_made" in name for name in library.kernels)
-    assert library.compute_imports == []  # the CUDA runtime's lookup of its driver is not the program's doing
+    assert library.compute_imports == []  # the program is not responsible for the CUDA runtime's lookup of its driver
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on this machine")

@@ -1,4 +1,4 @@
-"""The judge's conclusions from a runner's evidence: class, findings, and the few cases in which it ends the evaluation."""
+"""The judge's conclusions from a runner's evidence: the class, the findings, and the few cases in which it ends the evaluation."""
 
 from __future__ import annotations
 
@@ -44,19 +44,20 @@ def test_the_class_is_by_the_share_of_own_kernels():
 
 
 def test_a_kernel_that_was_only_launched_makes_nothing_mixed():
-    """As recorded on an H200: an own kernel over 64 elements next to the reference under torch.compile, 19 % of a call of 6 us."""
+    """As recorded on an H200, a kernel of the program over 64 elements, next to the reference under torch.compile, takes 19 % of a call of 6 us."""
     compiled = kernel("triton_red_fused__softmax_exp_mul_prepare_softmax_online_sub_0", 0.0049)
     needless = kernel("mine(float*)", 0.00115)
     result = judged(compiled, needless, program_ms=0.02, compiled=1)
     assert result.program_class == "orchestration" and result.own_share == 0
     assert "mine(float*) 1.1 us" in next(f.message for f in result.findings if f.rule == "bare-launch")
     assert any(f.rule == "library-share" and "triton_" in f.message for f in result.findings)
-    # A longer kernel has done something, many launches are not work, and real own work next to them counts as before.
+    # A longer kernel has done something, many launches are not work, and real work of the program's own next to them counts as before.
     assert judged(compiled, kernel("mine(float*)", 0.003), program_ms=0.02).program_class == "mixed"
     many = kernel("mine(float*)", 0.0046).model_copy(update={"calls": 4.0})
     assert judged(compiled, many, program_ms=0.02).program_class == "orchestration"
     assert judged(compiled, needless, kernel("other(float*)", 0.003), program_ms=0.02).program_class == "mixed"
-    # If there are enough of them, they are half of the time and still no work; neither is one if the compiler's own kernels are as short.
+    # If there are enough of them, they take half of the time and are still not work; nor is one of them work if the compiler's own kernels are as
+    # short.
     many = kernel("mine(float*)", 0.0062).model_copy(update={"calls": 6.0})
     assert judged(kernel("triton_poi_fused_0", 0.006), many, program_ms=0.02, compiled=1).program_class == "orchestration"
     assert judged(kernel("triton_poi_fused_0", 0.0019), needless, program_ms=0.02, compiled=1).program_class == "orchestration"
@@ -90,7 +91,7 @@ def test_device_work_explains_the_timed_call():
     mine = kernel("mine(float*)", 0.9)
     assert judged(mine, program_ms=0.85).program_class == "custom"  # a tenth more, plus the launch overhead
     assert "two-faced" in rules(judged(mine, program_ms=0.75))
-    assert judged(mine, program_ms=1.2, recorded=3, host_ms=0.0).program_class == "custom"  # an exchange around the call
+    assert judged(mine, program_ms=1.2, recorded=3, host_ms=0.0).program_class == "custom"  # the exchange with the judge around the call
     assert judged(mine, program_ms=3.0, recorded=3, host_ms=2.0).program_class == "custom"
     assert "two-faced" in rules(judged(mine, program_ms=3.0, recorded=3, host_ms=0.1))
     assert "two-faced" in rules(judged(mine, seen=Observed(unlike="made again it gives other outputs")))
@@ -137,10 +138,10 @@ def seen_timed(own: float, moments: int, busy: bool = False):
     ("own", "moments", "of_the_class"),
     [
         (0.55, 40, "custom"),
-        (0.45, 16, "custom"),  # chance explains it
-        (0.0, 16, "orchestration"),  # a library's work while it was timed
+        (0.45, 16, "custom"),  # chance explains this
+        (0.0, 16, "orchestration"),  # a library was working during the timed calls
         (0.1, 40, "orchestration"),
-        (0.0, 6, "custom"),  # hardly anything was seen
+        (0.0, 6, "custom"),  # hardly any samples were taken
     ],
 )
 def test_own_code_must_have_been_at_work_in_the_timed_calls_too(own, moments, of_the_class):
@@ -150,7 +151,7 @@ def test_own_code_must_have_been_at_work_in_the_timed_calls_too(own, moments, of
 
 
 def test_a_class_that_a_busy_host_did_not_let_the_judge_see_is_none():
-    assert seen_timed(0.7, 3, busy=True).status == ""  # its own code was seen running
+    assert seen_timed(0.7, 3, busy=True).status == ""  # the program's own code was observed running
     found = seen_timed(0.2, 3, busy=True)
     assert found.status == "inconclusive" and found.message.startswith("this host is busy")
     assert seen_timed(0.6, 8, busy=True).status == ""

@@ -1,4 +1,4 @@
-"""What the stage `integrity` reads from a trace: who launched a kernel, and whether its work was handed over in time."""
+"""What the `integrity` stage reads from a trace: who launched a kernel, and whether its work was handed over in time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def event(category: str, name: str, begin: float, duration: float, **arguments: 
 
 
 def call(at: float, kernels: list[dict], handed_over: float) -> list[dict]:
-    """A call that starts at `at` and takes 10 us on the host; its marker starts on stream 7 at `handed_over`."""
+    """Returns a call that starts at `at` and takes 10 us on the host; its marker starts on stream 7 at `handed_over`."""
     return [
         event("user_annotation", CALL, at, 10, external=1),
         event("user_annotation", HANDOVER, at + 11, 3, external=2),
@@ -63,13 +63,13 @@ def test_work_on_a_stream_that_nobody_waited_for():
     side = kernel("mine", 2, 20, 100, stream=13)
     assert seen(*call(0, side, 30)).unjoined_ms == pytest.approx(0.09)
     assert seen(*call(0, side, 121)).unjoined_ms == 0.0  # the caller's stream waited
-    assert seen(*call(0, kernel("mine", 2, 20, 100), 119.5)).unjoined_ms == 0.0  # the same stream is ordered anyway
+    assert seen(*call(0, kernel("mine", 2, 20, 100), 119.5)).unjoined_ms == 0.0  # work on the same stream is ordered anyway
 
 
 def test_work_that_is_asked_for_after_forward_has_returned():
     late = kernel("mine", 30, 40, 100)
     rest = call(200, kernel("mine", 202, 220, 10), 240)
-    assert seen(*call(0, late, 30), *rest).late_ms == 0.0  # the thread that makes the calls: the runner's own
+    assert seen(*call(0, late, 30), *rest).late_ms == 0.0  # the thread that makes the calls is the runner's own
     for of in late:
         of["tid"] = 2
     assert seen(*call(0, late, 30), *rest).late_ms == pytest.approx(0.1)

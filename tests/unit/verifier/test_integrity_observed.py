@@ -1,4 +1,4 @@
-"""The runner's half of the stage `integrity` on the CPU: what a few calls show."""
+"""The runner's half of the `integrity` stage on the CPU: what a few calls reveal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from verifier.integrity.observed import foreign_libraries, mapped_libraries, obs
 
 @pytest.fixture(autouse=True)
 def nothing_compiled():
-    """A runner's process is fresh; this one may have compiled graphs in earlier tests."""
+    """Clears compiled graphs: a runner's process is fresh, whereas this one may have compiled some in earlier tests."""
     if dynamo := sys.modules.get("torch._dynamo.utils"):
         dynamo.counters.clear()
 

@@ -1,4 +1,4 @@
-"""Samples a process from outside: running code is attributed by its location."""
+"""Sampling a process from outside: running code is attributed by its address."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_each_moment_counts_alike_and_waiting_not_at_all():
 
 
 def test_threads_that_end_meanwhile_are_no_refusal(running, library, tmp_path):
-    """A thread that ends while it is asked to stop gives the same errors as one that may not be inspected."""
+    """A thread that ends while it is being stopped gives the same errors as one that may not be inspected."""
     process = running("import threading\nwhile True:\n    thread = threading.Thread(target=L.seven)\n    thread.start()\n    thread.join()")
     sampler, _, seen = looked_at(process, made(library), tmp_path, enough=1500)
     assert sampler.error == 0 and seen

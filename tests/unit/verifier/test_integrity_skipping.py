@@ -1,4 +1,4 @@
-"""Which functions are made to do nothing, in which order, and with which findings."""
+"""The functions that are made to do nothing, their order, and the resulting findings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verifier.integrity.skipping import Gone, Skipping
 
 
 class Patched(Skipping):
-    """The test of a program that needs the functions in `needed`."""
+    """Tests a program that needs the functions in `needed`."""
 
     def __init__(self, needed: set[str], lost: set[str] = frozenset()):
         reference = SimpleNamespace(state=[], mutated=[], inputs=lambda seed: seed, reshaped=lambda values, name, domain, seed: values)
@@ -31,7 +31,7 @@ class Patched(Skipping):
 def test_each_larger_function_is_asked_for_itself():
     skipping = Patched({"product"})
     assert skipping.look({"burn": 0.5, "product": 0.4, "tail": 0.01}) == ["burn", "tail"]
-    assert skipping.asked.count(["product"]) == 1  # the first inputs already show it
+    assert skipping.asked.count(["product"]) == 1  # the first inputs already reveal it
 
 
 def test_what_seems_needless_is_tried_with_other_inputs_too():

@@ -1,4 +1,4 @@
-"""Intervals of a speedup contain the truth as often as they claim, and are not wider than necessary."""
+"""Intervals of a speedup contain the true value as often as they claim, and are no wider than necessary."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ KNOWN = Repeatability(least=0.001, noise=0.2, weight=6)
 
 
 def draws(rng, processes, blocks, variation, spread, scale=1.0):
-    """Samples of several processes: each has its own factor, and its calls scatter with heavy tails."""
+    """Returns samples of several processes: each has its own factor, and its calls scatter with heavy tails."""
     made = []
     for _ in range(processes):
         calls = rng.standard_t(4, size=(blocks, 2)) * variation * 0.8
@@ -41,7 +41,7 @@ def test_three_percent_are_seen_where_calls_are_long():
 
 
 def test_two_places_of_a_block_are_two_medians():
-    """A call that takes 6.2 ms with its tensors at one location and 6.8 ms at the other: the same code, and a narrow interval."""
+    """A call takes 6.2 ms with its tensors at one location and 6.8 ms at the other: the code is the same, and the interval must be narrow."""
     rng = np.random.default_rng(5)
     widths = []
     for index in range(40):
@@ -63,7 +63,7 @@ def test_disturbed_calls_do_not_move_the_ratio():
 
 
 def in_turn(rng, processes, blocks, common, own, spread, scales):
-    """The same, if most disturbances of a call affect its whole turn: lists of samples, one for each of `scales`."""
+    """Returns such samples where most disturbances affect a whole turn: lists of samples, one for each of `scales`."""
     turns = np.abs(rng.standard_t(3, size=(blocks, 2))) * common
     sides = []
     for scale in scales:
@@ -89,7 +89,7 @@ def test_what_disturbs_a_whole_turn_widens_no_interval(processes, ratio):
 
 @pytest.mark.slow
 def test_what_disturbs_one_kind_in_a_turn_is_in_the_error():
-    """The turns of both kinds are adjacent, with a pause between them: a host may be slow for three calls of the program and not for eager's. That
+    """The turns of both kinds are adjacent, with a pause between them: a host may be slow for three of the program's calls and not for eager's. That
     biases the estimate of the turn's common part, so turns are refitted to every draw of blocks."""
     rng = np.random.default_rng(13)
     ratios, errors = [], []
@@ -105,7 +105,8 @@ def test_what_disturbs_one_kind_in_a_turn_is_in_the_error():
 
 
 def test_a_program_that_is_slow_in_less_than_half_of_its_turns_has_the_time_of_the_others():
-    """This is true of any median, but here for all its processes at once, so their common part is not attributed to the host."""
+    """This is true of any median, but here it applies to all of the program's processes at the same time, so their common part is not attributed to
+    the host."""
     rng = np.random.default_rng(9)
     program, baseline = in_turn(rng, 3, 60, 0.05, 0.01, 0.001, (1.0, 2.0))
     turns = rng.random((60, 2))
@@ -128,7 +129,7 @@ def test_pairs_that_were_not_timed_together_have_no_turns_in_common():
 
 @pytest.mark.parametrize("together", [3, 1])
 def test_a_host_that_is_slower_in_a_later_round_widens_no_interval(together):
-    """Rounds of three pairs, or of one if the device holds no more: what is common to a round affects no ratio."""
+    """Rounds consist of three pairs, or of one if the device holds no more: what is common to a round affects no ratio."""
     rng = np.random.default_rng(12)
     program, baseline, rounds = [], [], []
     for number in range(6 // together):
@@ -151,7 +152,7 @@ def test_the_level_of_a_process_stays_its_time():
 
 @pytest.mark.parametrize("together", [3, 1])
 def test_processes_that_differ_more_than_the_host_was_known_for(together):
-    """A program may behave unlike those with which the host was calibrated: the evidence of three pairs then outweighs the calibration."""
+    """A program may behave differently from those with which the host was calibrated: the evidence of three pairs then outweighs the calibration."""
     rng = np.random.default_rng(14)
     hits, rounds = 0, [0, 0, 0] if together == 3 else [0, 1, 2]
     for index in range(120):

@@ -1,4 +1,4 @@
-"""Landlock's rules on a separate process, without a sandbox around it."""
+"""Landlock's rules in a separate process, without a sandbox around it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.skipif(not landlock.supported(), reason=landlock.lack()
 
 
 def confined(rules: dict, body: str) -> dict:
-    """Returns what `body` leaves in `seen`, in a process that applied `rules` to itself. `tried(action)` is None if it worked, otherwise the error's
-    name."""
+    """Returns what `body` leaves in `seen`, in a process that has applied `rules` to itself. `tried(action)` is None if the action succeeded,
+    otherwise the error's name."""
     source = f"""
 import json, os, socket, signal, subprocess, sys
 from verifier.confinement import landlock

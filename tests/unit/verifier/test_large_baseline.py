@@ -1,4 +1,4 @@
-"""A baseline with gigabytes of outputs is compared with eager, like timed calls: fp64's outputs are not kept."""
+"""A baseline with gigabytes of outputs is compared with eager, as timed calls are: fp64's outputs are not kept."""
 
 import threading
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Outputs of gigabytes have a single place in a party's memory: they are copied before the previous call's outputs are put there."""
+"""Outputs of several gigabytes have a single location in a party's memory: the previous call's are copied before new ones are written there."""
 
 from types import SimpleNamespace
 

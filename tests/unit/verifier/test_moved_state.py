@@ -1,4 +1,4 @@
-"""If rounding decides, the state after the timed calls is still distinguished from a skipped update."""
+"""If rounding decides, the state after the timed calls can still be distinguished from a skipped update."""
 
 import random
 import time
@@ -17,7 +17,7 @@ COLUMNS, UNDECIDED = 80, 4
 
 
 class Voting(torch.nn.Module):
-    """Averages of which of two sums is larger; in four columns the sums are equal."""
+    """Averages which of two sums is larger; in four columns, the sums are equal."""
 
     def __init__(self, backwards: bool = False):
         super().__init__()
@@ -98,7 +98,7 @@ def test_without_fp64_nothing_is_granted(stage):
 
 
 class Eager:
-    """Eager's process, after calls that have changed one more buffer than the first call did."""
+    """Eager's process, after calls that have changed one buffer more than the first call did."""
 
     def __init__(self, monkeypatch, state):
         self.held, self.state = [], state

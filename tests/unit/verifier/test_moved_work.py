@@ -1,4 +1,4 @@
-"""Work that a program does outside its interval is charged to it; if it is most of the call, the measurement is not believed."""
+"""Work that a program does outside its timed interval is charged to it; if this is most of the call, the measurement is not believed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ US = 1000
 
 
 def side(inner: int, ahead: int, copied: int, jitter: int = 20 * US, extra: int = 0, unsteady: int = 1, calls: int = 40) -> Side:
-    """Builds a side with its calls from microseconds. `extra`: the judge's excess over the shim's clock and the round trip, by up to `unsteady`
-    more."""
+    """Builds a side with its calls, from times in microseconds. `extra`: the judge's excess over the shim's clock and the round trip, which varies by
+    up to `unsteady`."""
     draws = random.Random(inner + ahead + copied)
     made = Side(None, None)  # type: ignore[arg-type]
     for _ in range(calls):
@@ -31,7 +31,7 @@ def side(inner: int, ahead: int, copied: int, jitter: int = 20 * US, extra: int 
 
 
 def lying(side: Side, count: Callable[[int], int], ahead: Callable[[int], int] = lambda at: 0, after: Callable[[int], int] = lambda at: 0) -> Side:
-    """The same calls, which the program-side clock undercounts by `count` microseconds, and others that begin early or end late."""
+    """Returns the same calls, each of which the program-side clock undercounts by `count` microseconds, or which begin early or end late."""
     for at in range(len(side.laps.inner)):
         side.laps.inner[at] -= (count(at) + ahead(at) + after(at)) * US
         side.laps.wall[at] -= (ahead(at) + after(at)) * US
@@ -51,13 +51,13 @@ EAGER = side(inner=800, ahead=12_000, copied=300)
 
 def test_a_program_that_is_faster_is_believed():
     assert clock_finding(side(400, 12_000, 300), EAGER) == ""
-    assert clock_finding(side(400, 12_050, 420), EAGER) == ""  # colder outputs
-    assert clock_finding(side(1600, 12_400, 300), EAGER) == ""  # slower, without a gain
+    assert clock_finding(side(400, 12_050, 420), EAGER) == ""  # outputs that are colder in the cache
+    assert clock_finding(side(1600, 12_400, 300), EAGER) == ""  # slower, and thus without a gain
 
 
 @pytest.mark.parametrize(("ahead", "copied", "between"), [(200, 0, 0), (0, 200, 0), (0, 0, 200), (70, 70, 70)])
 def test_what_is_needed_outside_is_added_to_the_call(ahead, copied, between):
-    """A quarter of eager's time is hidden: less than what would be called moved."""
+    """A quarter of eager's time is hidden, which is less than what would be called moved."""
     eager = in_series(side(800, 100, 300), 50)
     found = charge(in_series(side(200, 100 + ahead, 300 + copied), 50 + between), eager)
     assert 0.8 * 200 < found.ns / US < 1.2 * 210 and found.part
@@ -76,7 +76,7 @@ def test_a_call_that_was_only_moved_is_not(program, words):
 
 
 def test_a_clock_that_counts_too_little_is_seen_on_a_busy_machine():
-    """Half as much again as a busy machine adds to eager's round trip is allowed to the program: here a clock that counts half would be within
+    """The program is allowed one and a half times what a busy machine adds to eager's round trip: here, a clock that counts only half would be within
     that."""
     busy = side(800, 12_000, 300, extra=1000)
     assert "counts" in clock_finding(side(400, 12_000, 300, extra=1400), busy)
@@ -86,11 +86,11 @@ def test_a_clock_that_counts_too_little_is_seen_on_a_busy_machine():
 def test_a_judge_whose_clock_is_unsteady_believes_no_claim():
     unsteady = side(800, 12_000, 300, extra=1000, unsteady=4000)
     assert "unsteady" in clock_finding(side(100, 12_000, 300, extra=1000, unsteady=4000), unsteady)
-    assert clock_finding(side(700, 12_000, 300, extra=1000, unsteady=4000), unsteady) == ""  # claims little
+    assert clock_finding(side(700, 12_000, 300, extra=1000, unsteady=4000), unsteady) == ""  # its claim is small
 
 
 def test_moved_work_that_noise_half_hides_leaves_the_verdict_open():
-    """On a busy host the doubts are as large as the saving: the program is not refused, and not called faster either."""
+    """On a busy host, the doubts are as large as the saving: the program is not refused, but it is not called faster either."""
     noisy = side(800, 12_000, 300, jitter=3000 * US, calls=60)
     program = side(1, 12_000, 300 + 2100, jitter=3000 * US, calls=60)
     program.laps.inner[:] = [(1 + at % 7) * US for at in range(60)]
@@ -145,7 +145,7 @@ def test_small_calls_of_an_honest_program_are_believed(slow, fast):
 
 
 def remembering(side: Side, shorter: int, turns: int = 40) -> Side:
-    """The same calls, but those with inputs that it has seen are this many microseconds shorter than those with new ones."""
+    """Returns the same calls, but those with inputs that the program has already seen are this many microseconds shorter than those with new ones."""
     draws = random.Random(shorter * 1000 + turns)
     side.laps.remembered = [shorter * US + draws.randrange(-20 * US, 20 * US) for _ in range(turns)]
     return side
@@ -173,7 +173,7 @@ def test_an_honest_program_is_hardly_ever_charged_for_remembering():
 
 
 def around(side: Side, once: int, lead: int) -> Side:
-    """The same calls in series: microseconds per call of once-per-series work, and of the extra time of lead-in calls."""
+    """Returns the same calls in series, with these microseconds per call of once-per-series work and of extra time in lead-in calls."""
     draws = random.Random(once + lead)
     side = in_series(side, 50)
     side.laps.around = [once * US + draws.randrange(20 * US) for _ in side.laps.inner]
@@ -214,7 +214,7 @@ def test_a_call_that_is_shorter_after_a_flush_than_without_one_was_begun_during_
 
 
 def test_what_a_program_remembers_shows_in_inspected_calls_too():
-    """One of two counted calls may be inspected, which leaves the other without a comparison."""
+    """One of two counted calls may be inspected, which leaves nothing to compare the other with."""
     made = Side(None, None)  # type: ignore[arg-type]
     for looked in (True, False):
         uses = [Use(None, None, True, new=new) for new in (True, False)]

@@ -32,7 +32,7 @@ def test_a_size_is_measured_without_changing_the_tensor():
 @pytest.mark.parametrize("exact", [noise(1, 1e-17), torch.zeros(SIZE, dtype=torch.float64)])
 @pytest.mark.parametrize("eager", [1e-7, 0.0])
 def test_noise_of_any_size_passes_and_a_value_does_not(exact, eager):
-    """Also if fp64 or eager happens to cancel out completely."""
+    """This holds even if fp64 or eager happens to cancel out completely."""
     size = max(root_mean_square(exact), 1e-300)
     allowed = allowance(noise(2, eager).float(), exact, [1e-9 / size], 0.0, "fp32-strict", decided=True)
     assert allowed.noise
@@ -53,7 +53,8 @@ def test_what_follows_a_decision_has_room_and_an_update_left_out_shows():
 
 
 def test_few_decided_elements_are_no_noise():
-    """Eager decides 8 % differently, plain arithmetic 4 %: on both sides of the share up to which decisions are left out elsewhere."""
+    """Eager decides 8 % of the elements differently, and plain arithmetic 4 %: these are on either side of the share up to which decisions are
+    ignored elsewhere."""
     exact = 1 + noise(1, 0.1)
     eager = exact.clone()
     eager[:4] += 0.4
@@ -77,11 +78,11 @@ def test_errors_are_inherited_by_their_size():
     tiny, real = torch.full((4,), 1e-17, dtype=torch.float64), torch.full((4,), 1e-2, dtype=torch.float64)
     assert inherited.add([tiny], [[1e9]]) == [[1e9, 1e9]] or inherited.errors[0][0] == 1e9
     ((own, before),) = inherited.add([real], [[1e-6]])
-    assert own == 1e-6 and before == pytest.approx(1e-6)  # 1e9 of 1e-17 is 1e-8, of 1e-2
+    assert own == 1e-6 and before == pytest.approx(1e-6)  # 1e9 times 1e-17 is 1e-8, relative to 1e-2
 
 
 class Pair(torch.nn.Module):
-    """Batch norms of two rows, so the second one's running mean is noise."""
+    """Batch norms of two rows, so that the second one's running mean is noise."""
 
     def __init__(self, norm=torch.nn.BatchNorm1d):
         super().__init__()
@@ -143,7 +144,7 @@ class Session:
 
 @pytest.fixture
 def calls():
-    """Two calls of a task, each as (`Expectations`, the expected result, the state of a more exact program after it)."""
+    """Yields two calls of a task, each as (`Expectations`, the expected result, the state of a more exact program after the call)."""
 
     def run(change=lambda program: None, count=2):
         import random

@@ -1,4 +1,4 @@
-"""The first second of a judge and its parties: nothing heavy is imported before they start, and nothing differs afterwards."""
+"""The first second of a judge and its parties: no heavy module is imported before they start, and the result is the same afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers, flags, words and None among the arguments are replaced, each by itself."""
+"""Numbers, flags, words and None among the arguments are replaced, one argument at a time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def values(*arguments) -> Values:
 
 
 def read(own: Values, source: str = "") -> dict[str, list]:
-    """Returns the arguments of each trial, of all its ways."""
+    """Returns, for each argument, the arguments of every trial that changes it."""
     found = {}
     for name, ways in alternatives(own.tree, source):
         made = [way(own, 1) for way in ways]

@@ -1,4 +1,4 @@
-"""The owners of outputs' memory are found element by element, and outputs get the task's layout."""
+"""The owners of outputs' memory are found element by element, and outputs get the same layout as the task's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Memory of reference and runner, counted by torch's own allocator events: the parties' columns of the ledger (`verifier.judge.memory`)."""
+"""The memory of the reference and the runner, counted by torch's own allocator events: the parties' columns of the ledger
+(`verifier.judge.memory`)."""
 
 from types import SimpleNamespace
 
@@ -12,12 +13,12 @@ from verifier.layout import Spec
 from verifier.parties.reference import Reference
 from verifier.parties.role import Role
 
-UNIT = 1 << 20  # bytes of the input, and of the output
+UNIT = 1 << 20  # bytes of the input, and also of the output
 TASK = l1_norm(UNIT // 4096, 1024)
 
 
 class Counted:
-    """Units of memory that were allocated and not freed: the maximum, and the final value."""
+    """Counts the units of memory that were allocated and not freed: the maximum, and the final value."""
 
     def __enter__(self):
         self._profile = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
@@ -71,7 +72,7 @@ def test_the_reference(tmp_path):
 
 @pytest.mark.parametrize(("kept", "left"), [(False, 0), (True, 1), ("both", 1)])
 def test_a_call(tmp_path, kept, left):
-    """Outputs of gigabytes stay only if they are read again; of two calls, the earlier one's are released by the request for them."""
+    """Outputs of several gigabytes are kept only if they are read again; when a second call is requested, those of the first are released."""
     runner = party(Role, tmp_path)
     runner.model = lambda x: x + 1
     runner.arenas = {name: torch.zeros(UNIT, dtype=torch.uint8) for name in ("in", "out")}

@@ -16,7 +16,7 @@ from verifier.correctness.fingerprint import fingerprint
 from verifier.passes import native
 
 SIZES = (8, 2048, 5003, 40_001)
-BLOCKS = 8  # so that the largest size takes each of them through several rounds
+BLOCKS = 8  # so that each kernel needs several rounds for the largest size
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def library(tmp_path_factory):
 
 @pytest.fixture
 def with_kernels(library, monkeypatch):
-    """Calls a function first with operators, then with kernels, which must be used."""
+    """Calls a function first with operators and then with kernels, which must actually be used."""
 
     def both(function, *arguments):
         monkeypatch.setattr(native, "_passes", None)

@@ -1,4 +1,4 @@
-"""State outside the state dict, saved and put back: buffers that grow, iterators over layers, files."""
+"""State outside the state dict, saved and restored: buffers that grow, iterators over layers, files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If a host cannot confine a stranger's source, or does not answer in time, none of it runs; the next probe may find the host changed."""
+"""If a host cannot confine a stranger's source, or does not answer in time, none of the source is run; the next probe may find the host changed."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ def fresh(monkeypatch):
 
 
 def bwrap(folder, monkeypatch, script: str):
-    """A host whose bubblewrap is `script`."""
+    """Fakes a host whose bubblewrap is `script`."""
     path = folder / "bwrap"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
@@ -85,7 +85,7 @@ def test_going_without_is_a_choice_that_is_said(tmp_path, monkeypatch):
 
 
 def test_the_command_line_says_it(tmp_path):
-    """A judge that cannot confine is of no use, and says what to do."""
+    """A judge that cannot confine sources is of no use, and reports what to do."""
     task = tmp_path / "task.py"
     task.write_text("x = 1\n")
     environment = {"PATH": str(tmp_path), "HOME": str(tmp_path)}

@@ -1,4 +1,4 @@
-"""The judge sets a call's processor before the party learns of the call, and a party's free memory is returned before it warms up."""
+"""The judge sets a call's processor before the party learns of the call, and a party returns its free memory before it warms up."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ from verifier.timing import blocks as timing
 
 
 class Told:
-    """A party's device that records its requests, in order."""
+    """A party's device that records its requests in order."""
 
     torch_device = "cpu"
 

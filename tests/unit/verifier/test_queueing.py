@@ -73,7 +73,7 @@ def of(turn):
 
 
 def test_calls_that_are_inspected_have_the_form_of_the_timed_ones():
-    """A program can distinguish single calls from those of a series: by their spacing, their seeds, and the location of their inputs."""
+    """A program can distinguish single calls from those of a series by their spacing, their seeds, and the location of their inputs."""
     made = []
 
     def turn(uses, in_series):

@@ -1,4 +1,4 @@
-"""Other weights open every gate: whatever a zero, a faint or a closed gate hides would otherwise never be needed."""
+"""Different weights open every gate: otherwise, whatever a zero, a faint or a closed gate hides would never be needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A timing that is measured again: what is prepared again, what is kept, and where the time goes."""
+"""A repeated timing: what is prepared again, what is kept, and where the time goes."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ class Pool:
 
 
 class Timed(Tournament):
-    """Everything except the processes and their calls."""
+    """Does everything except start the processes and call them."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
         self.made, self.stated, self.measured, self.slow, self.waits = [], [], [], set(), []
         self.broken = set()
-        self.failing, self.request, self.before_that = [], "call", 0  # who fails in measurements, in which, and after how many
-        self.luck = [1.0]  # times of program processes, one after another
+        self.failing, self.request, self.before_that = [], "call", 0  # which party fails in measurements, in which request, and after how many
+        self.luck = [1.0]  # factors for the times of successive program processes
 
     def _program(self, runner):
         return self._side(None, runner)
@@ -173,7 +173,7 @@ def test_a_kept_baseline_that_died_is_made_anew(timed):
 
 
 def test_the_processes_of_the_first_measuring_do_not_count_against_the_room_for_the_second(timed):
-    of = timed(free=130)  # nine processes of ten bytes in 70 % of it
+    of = timed(free=130)  # nine processes of ten bytes fit into 70 % of it
     of.run(None)
     of.run(None)
     assert [len(pairs) for pairs in of.measured] == [3, 3]
@@ -209,7 +209,7 @@ def test_where_processes_differ_more_of_them_are_measured_once(timed):
 
 
 def test_further_processes_have_the_memory_of_the_first(timed):
-    of = timed(free=129)  # nine processes of 10 bytes in 70 % of it
+    of = timed(free=129)  # nine processes of ten bytes fit into 70 % of it
     of.luck = [0.95, 1.0, 1.05]
     timing, _ = of.run(None)
     assert timing.comparisons[0].rounds == [0, 0, 0, 1, 1, 1], "not one pair after the other, which would say nothing of how far processes lie apart"

@@ -1,4 +1,4 @@
-"""A tournament in tier full is spread over rounds if a GPU's memory does not hold all its processes at once."""
+"""A tournament in the full tier is spread over rounds if a GPU's memory does not hold all of its processes simultaneously."""
 
 from types import SimpleNamespace
 
@@ -19,7 +19,7 @@ def tournament(free: int | None, others: list[str] | None = None, tier: str = "f
     ("free", "rounds", "baselines"),
     [
         (None, [3], [3]),
-        (129, [3], [3]),  # nine processes of 10 bytes in 70 % of it
+        (129, [3], [3]),  # nine processes of 10 bytes fit into 70 % of it
         (120, [2, 1], [3, 0]),
         (99, [1, 1, 1], [1, 1, 1]),
         (10, [1, 1, 1], [1, 1, 1]),
@@ -47,10 +47,10 @@ def test_tier_quick_has_eager_alone():
 @pytest.mark.parametrize(
     ("free", "spares", "half", "after"),
     [
-        (129, 9, 0.0, [0]),  # six processes, for whose import the timed ones would have to wait
+        (129, 9, 0.0, [0]),  # six processes; the timed ones would have to wait for their imports
         (120, 0, 0.0, [2, 0]),
         (99, 0, 0.0, [3, 3, 0]),
-        (59, 9, 0.0, [3, 3, 4]),  # the next job takes what no further pair takes
+        (59, 9, 0.0, [3, 3, 4]),  # the next job takes those that no further pair needs
         (59, 9, 0.1, [3, 3, 4, 2, 0]),
     ],
 )

@@ -1,4 +1,4 @@
-"""What the filter ignores: priorities, and processors if the judge binds a party."""
+"""The calls that the filter ignores: those that set priorities, and those that set processors if the judge binds a party."""
 
 import json
 import os

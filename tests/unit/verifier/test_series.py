@@ -1,4 +1,4 @@
-"""A series: its form, the inputs of its calls, and the steps in the page that judge and party share."""
+"""A series: its form, the inputs of its calls, and the steps recorded in the page that judge and party share."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def library(tmp_path_factory):
     ("exchanged", "shortest", "longest", "expected"),
     [
         (1 * MIB, 0.02, 0.1, Form(LEAD, COUNTED)),
-        (300 * MIB, 0.02, 0.1, Form(0, 1)),  # memory holds no second call
+        (300 * MIB, 0.02, 0.1, Form(0, 1)),  # memory has no room for a second call
         (200 * MIB, 0.02, 0.1, Form(1, 1)),
         (1 * MIB, 5.0, 8.0, Form(1, 2)),
-        (1 * MIB, 50.0, 80.0, Form(0, 1)),  # waking is negligible beside it
-        (1 * MIB, 0.3, 30.0, Form(1, 1)),  # a slow baseline determines their number
+        (1 * MIB, 50.0, 80.0, Form(0, 1)),  # the wake-up time is negligible in comparison
+        (1 * MIB, 0.3, 30.0, Form(1, 1)),  # a slow baseline determines the number of calls
         (MOST_BYTES + 1, 0.02, 0.1, None),
     ],
 )
@@ -57,7 +57,7 @@ def test_no_two_uses_have_the_same_inputs_and_draws_stay_as_they_were():
     for use in given:
         with use.applied() as tensors:
             seen.add(tuple(tensors[0].flatten().tolist()))
-    assert len(seen) >= 7  # an element may be given its own value
+    assert len(seen) >= 7  # an element may be given a value of its own
     assert len({use.rng for use in given}) == len(given)
     fresh = {tuple(drawn(number)[0].tensors[0].flatten().tolist()) for number in (0, 1)}
     assert {tuple(use.values.tensors[0].flatten().tolist()) for use in given} <= fresh
@@ -66,7 +66,7 @@ def test_no_two_uses_have_the_same_inputs_and_draws_stay_as_they_were():
 
 @pytest.mark.parametrize("shape", [Form(2, 6), Form(0, 2), Form(1, 1)])
 def test_one_counted_call_of_a_series_has_inputs_of_a_new_draw(shape):
-    """What a program remembers of earlier inputs does not help it in that call."""
+    """What a program remembers from earlier inputs is of no use in that call."""
     uses, seen, places = Uses(drawn, random.Random(1), shape), set(), set()
     for number in range(40):
         given = uses.next(number)
@@ -89,7 +89,7 @@ def test_draws_of_any_size_are_used_again(monkeypatch):
 
 
 def led(library, party, count=3, seconds=20.0, warm=()):
-    """The judge's side of a series, with `party(clock, fd, inputs)` in a separate process and masked inputs. Returns the judge's timestamps."""
+    """Runs the judge's side of a series, with `party(clock, fd, inputs)` in a separate process and masked inputs. Returns the judge's timestamps."""
     native = Native(library)
     leader, page = Leader(native, spins=False), SharedPage()
     leader.begin(page.address)
@@ -199,7 +199,7 @@ def test_before_some_calls_no_caches_are_flushed(library):
         serve(clock, fd, inputs, lambda number, inputs: None, 6)
 
     stamped, _, _ = led(library, party, 6, warm=[4])
-    away = [one.began - before.ended for before, one in pairwise(stamped)]  # before calls 1 to 5; the flush takes most of it
+    away = [one.began - before.ended for before, one in pairwise(stamped)]  # before calls 1 to 5; flushing takes most of this time
     cold = [(time, one.ahead) for number, (time, one) in enumerate(zip(away, stamped[1:], strict=True), 1) if number != 4]
     assert away[3] < min(time for time, _ in cold) / 2
     assert all(ahead < time / 4 for time, ahead in cold), "the flush is not charged: processes differ there by more than a short call takes"

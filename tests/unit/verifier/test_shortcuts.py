@@ -1,4 +1,4 @@
-"""When a program counts as quick only because of things that never vary while it is timed."""
+"""Cases in which a program counts as fast only because of things that never vary while it is timed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WEIGHTS = Changed("other weights", "drop the test", lambda number: None, [torch.
 
 
 class Tried(Shortcuts):
-    """A program that was timed at 1 ms. `other` and `own`: milliseconds of its turns with the change and without it."""
+    """A program that was timed at 1 ms. `other` and `own`: the milliseconds of its turns with and without the change."""
 
     def __init__(self, other, own=(1.0,), eager=1.0, wrong="", blocks=10):
         laps = SimpleNamespace(inner=[int(MS)] * 2 * blocks)
@@ -149,7 +149,7 @@ def test_the_calls_of_the_quickest_turn_are_kept_and_all_uses_in_order():
 
 
 class Inputs(Shortcuts):
-    """The task rejects inputs for which `refuses` is true."""
+    """Inputs that the task rejects if `refuses` is true for them."""
 
     def __init__(self, tensors, refuses=lambda tensors: False, logs=False):
         def eager(values, rng):

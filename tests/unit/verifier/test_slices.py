@@ -61,8 +61,8 @@ SLICES = 400
 
 
 def near_ties(tied: int, luck: int, error: float) -> str:
-    """`tied` slices are decided by near ties, and PyTorch is off by up to 1e-4 there. In `luck` others of that kind, PyTorch is accurate by chance
-    and the program is off by `error`."""
+    """Returns the finding if `tied` slices are decided by near ties, where PyTorch is off by up to 1e-4. In `luck` other such slices, PyTorch is
+    accurate by chance and the program is off by `error`."""
     usual, found = torch.full((SLICES,), 3e-7, dtype=torch.float64), torch.full((SLICES,), 4e-7, dtype=torch.float64)
     usual[:tied] = torch.linspace(1e-5, 1e-4, tied, dtype=torch.float64)
     found[:tied] = usual[:tied].flip(0)

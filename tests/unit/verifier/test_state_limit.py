@@ -8,7 +8,7 @@ from verifier.correctness.moved_state import GRANTED, STATE_OFF, state_limit
 
 
 def averaged(dtype: torch.dtype, means: list[torch.Tensor], skipped: int = 0) -> torch.Tensor:
-    """A running mean with momentum 0.1, kept in `dtype`, that skips the first `skipped` calls."""
+    """Returns a running mean with momentum 0.1, kept in `dtype`, that skips the first `skipped` calls."""
     value = torch.zeros_like(means[0]).to(dtype)
     for mean in means[skipped:]:
         value = (0.9 * value.float() + 0.1 * mean).to(dtype)

@@ -1,4 +1,4 @@
-"""Processes that are frozen while another judge measures: all, or with STITCH_STILL=device only those that use the device."""
+"""Processes that are frozen while another judge measures: all of them or, with STITCH_STILL=device, only those that use the device."""
 
 import importlib
 import os
@@ -57,7 +57,7 @@ def test_only_what_may_use_the_device(monkeypatch):
 
 
 class Stopped:
-    """A party whose processes record what they are told. `permit`: where the judge finds it."""
+    """A party whose processes record what they are told. `permit`: where the judge finds the permit."""
 
     def __init__(self, monkeypatch, role, permit):
         self.role, self.told = role, []
@@ -75,7 +75,7 @@ def test_what_has_put_its_permit_back_goes_on_without_it(monkeypatch, role):
     party = Stopped(monkeypatch, role, "there")
     party.still.freeze()
     assert party.told == [] and not party.permit.take_now()
-    party.role = "runner"  # its judge has assigned its role in the meantime, and waits before it says so
+    party.role = "runner"  # its judge has assigned its role in the meantime, and waits before it sends it
     party.still.thaw()
     assert party.told == [] and party.permit.take_now()
 
@@ -106,7 +106,7 @@ def test_a_closed_permit_is_nobodys():
 
 
 def test_a_party_imports_without_its_permit_and_takes_no_role(monkeypatch):
-    """As the judge starts it: the process itself waits."""
+    """The process is started as the judge starts it; it is not frozen, but does the waiting itself."""
     monkeypatch.setenv("STITCH_STILL", "device")
     device = open_device("cpu", Path("/nowhere"))
     monkeypatch.setattr(type(device), "timed_on", [0], raising=False)
@@ -195,7 +195,7 @@ def state(pid):
 
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_the_interpreter_stops_and_what_it_started_goes_on(wrapped):
-    """`wrapped`: below two processes, as in bubblewrap."""
+    """`wrapped`: whether the process is below two others, as in bubblewrap."""
     outer = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1], *sys.argv[2:]])"
     command = [sys.executable, "-c", outer, outer, TALKATIVE] if wrapped else [sys.executable, "-c", TALKATIVE]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
@@ -217,5 +217,5 @@ def test_the_interpreter_stops_and_what_it_started_goes_on(wrapped):
     finally:
         os.killpg(process.pid, 9)
         spawned.end()
-    main.freeze()  # it has ended: nothing happens
+    main.freeze()  # it has ended, so nothing happens
     main.thaw()

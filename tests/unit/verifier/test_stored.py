@@ -1,4 +1,4 @@
-"""State is read from a program's own tables, and nothing of the program runs meanwhile."""
+"""State is read from a program's own tables, and none of the program's code runs meanwhile."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from verifier.parties.stored import stored
 
 
 class Late(torch.nn.Module):
-    """Makes its state when it is read."""
+    """Creates its state when it is read."""
 
     def __init__(self):
         super().__init__()

@@ -58,7 +58,7 @@ def test_a_wrong_rival_is_no_verdict_on_the_program(outputs):
     check = timed.of([one])
     check(0, one.program, "right")
     check(0, one.baselines[0], "eager")
-    assert outputs == []  # until all three are there
+    assert outputs == []  # until all three are available
     check(0, one.baselines[-1], "wrong rival")
     assert timed.rival_off == "timed call 1: off" and not timed.failed and len(timed.checked) == 1
 

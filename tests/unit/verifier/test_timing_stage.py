@@ -1,4 +1,4 @@
-"""How the stage `timing` ends: what is attributed to the program, and what to a busy host."""
+"""How the `timing` stage ends: what is attributed to the program, and what to a busy host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task that needs more memory than is available is refused with the figures, and does not count as a crash."""
+"""A task that needs more memory than is available is refused with the figures, and is not counted as a crash."""
 
 from types import SimpleNamespace
 
@@ -35,7 +35,7 @@ def device(free: float, total: float = 140):
 
 
 def shortage(monkeypatch, error, others: bool):
-    """An admission in which `error` is raised."""
+    """Runs an admission in which `error` is raised."""
 
     def examine(*_):
         raise error
@@ -88,7 +88,8 @@ def test_whose_fault_a_shortage_is(monkeypatch, has_program, free, blamed):
 
 
 def test_the_peak_of_a_large_task_on_an_h200():
-    """KernelBench's L1 norm: 8 GiB in, 8 GiB out, and, besides the inputs, one temporary or the output; in fp64 twice that, plus the inputs' copy."""
+    """KernelBench's L1 norm takes 8 GiB in and 8 GiB out and needs, besides the inputs, one temporary or the output; in fp64 it needs twice that,
+    plus a copy of the inputs."""
     ledger = Ledger(8 * GIB, 8 * GIB, 0, eager=8 * GIB, precise=32 * GIB, process=700 << 20)
     assert 70 * GIB < ledger.peak() < 80 * GIB and ledger.program() < 35 * GIB
     assert "too little" in too_little(SimpleNamespace(name="cpu", free_bytes=lambda: None, total_bytes=lambda: None), "for it")

@@ -46,5 +46,5 @@ def test_a_bound_that_lets_fp16_through_proves_no_precision():
     outputs = values(one * 2), values(two * 2)
     assert trivial_guess(values(one), outputs[0], values(two), outputs[1], [1e-5]) == ""
     assert trivial_guess(values(one), outputs[0], values(two), outputs[1], [1e-2]) == "the outputs cast to fp16"
-    exact = [values((x > 0.5).float()) for x in (one, two)]  # nothing is lost there
+    exact = [values((x > 0.5).float()) for x in (one, two)]  # no information is lost there
     assert trivial_guess(values(one), exact[0], values(two), exact[1], [1e-2]) == ""

@@ -1,5 +1,5 @@
-"""All sides of a block call from the same processor, each block from the next; programs are frozen while others are timed, and the same pause follows
-every change of turns."""
+"""All sides in a block make their calls from the same processor, and each block uses the next one; programs are frozen while others are timed, and
+the same pause follows every change of turns."""
 
 import random
 from functools import partial
@@ -13,8 +13,8 @@ from verifier.timing.call import Call
 
 
 def sides_of(count, processors, programs=0, fails=None):
-    """`calls`: name of the side, number of the input, processor, and which programs are frozen meanwhile; `pauses`: before which of them, and how
-    many programs were frozen when it began."""
+    """Returns `calls`, each with the side's name, the input's number, the processor, and the programs that are frozen meanwhile, and `pauses`: before
+    which call each was, and how many programs were frozen when it began."""
     calls, still, pauses = [], set(), []
     device = SimpleNamespace(
         timed_on=list(range(processors)),
@@ -66,7 +66,7 @@ def test_programs_stand_still_while_others_are_timed_and_only_then():
     assert {frozen for name, _, _, frozen in calls if name < 2} == {frozenset()}
     assert not still
     firsts = {calls[at][0] < 2 for at in range(0, len(calls), 10)}
-    assert firsts == {True, False}  # chance decides who begins a block
+    assert firsts == {True, False}  # which kind begins a block is random
     assert all(sorted(name for name, *_ in calls[at : at + 5]) == list(range(5)) for at in range(0, len(calls), 5))
     for block in range(0, len(calls), 10):
         names = [name for name, *_ in calls[block : block + 10]]
@@ -76,7 +76,7 @@ def test_programs_stand_still_while_others_are_timed_and_only_then():
     assert pauses == [(at, 0) for at, _ in changes] and {mine for _, mine in changes} == {
         True,
         False,
-    }  # before both kinds, and programs may work in it
+    }  # before both kinds; programs may work during the pause
 
 
 @pytest.mark.parametrize("fails", [1, 4, 7, 12])
@@ -89,7 +89,7 @@ def test_nobody_is_left_standing_where_a_party_fails(fails):
 
 @pytest.fixture
 def diary(monkeypatch):
-    """The steps of `idleness.pause`, in order, with two programs that use a millisecond while they are watched."""
+    """Returns the steps of `idleness.pause`, in order, with two programs that use a millisecond while they are watched."""
     done, used = [], iter(range(0, 100_000_000, 1_000_000))
     monkeypatch.setattr(idleness, "time", SimpleNamespace(sleep=lambda seconds: done.append(seconds), monotonic_ns=lambda: 0))
     device = SimpleNamespace(settle=lambda: done.append("settle"), wait_ns=lambda: done.append("wait") or 7, usual_wait_ns=lambda: 5)

@@ -1,4 +1,4 @@
-"""State that no program can be given is refused with its name and what to do."""
+"""State that cannot be given to any program is refused, with its name and a remedy."""
 
 import torch
 
@@ -6,7 +6,7 @@ from verifier.parties.loading import unusable
 
 
 class Packed(torch.nn.Module):
-    """Stands for a module whose state dict holds more than tensors, like the quantised linear layer of torch.ao."""
+    """Stands for a module whose state dict contains more than tensors, such as the quantised linear layer of torch.ao."""
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         destination[prefix + "dtype"] = torch.qint8

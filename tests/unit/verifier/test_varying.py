@@ -1,4 +1,4 @@
-"""Constructors under `varying`: fixed values become random, the same in two constructors with equal set-up; derived values follow."""
+"""Constructors under `varying`: fixed values become random, but are the same in two constructors with equal set-up; derived values follow."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Gated(nn.Module):
 
 
 class Renamed(nn.Module):
-    """The same weights in the same order, under other names and without the library's modules."""
+    """Has the same weights in the same order, under different names and without the library's modules."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""A party's failure is attributed to its side: a program is never blamed for another side's."""
+"""A party's failure is attributed to its own side: a program is never blamed for another side's failure."""
 
 from __future__ import annotations
 

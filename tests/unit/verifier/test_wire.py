@@ -1,4 +1,4 @@
-"""Frames, layouts, stored artefacts and statistics: what a hostile peer may send, and the required result."""
+"""Frames, layouts, stored artefacts and statistics: what a hostile peer may send, and the required outcome."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class People:
 
 
 def make_result(user: User, *, ratio: float = 2.0, device: str = "cpu", task: str = "", **fields) -> Run:
-    """A finished run whose second candidate passed a full verification with this speedup, ± 5 %."""
+    """Creates a finished run whose second candidate passed a full verification with this speedup, ± 5 %."""
     run_fields = {name: fields.pop(name) for name in ("published", "workflow", "precision", "archived_at") if name in fields}
     run = make_run(user, state="finished", outcome="improved", best_candidate=2, device_kind=device, **run_fields)
     run.speedup = {"ratio": ratio, "low": ratio * 0.95, "high": ratio * 1.05}

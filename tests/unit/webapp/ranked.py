@@ -1,4 +1,4 @@
-"""Finished runs with real traces for the tests of the leaderboard: everything in its tables came from the projection."""
+"""Finished runs with real traces for the leaderboard's tests: everything in its tables comes from the projection."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def make_suite(user: User, names: list[str], name: str = "KernelBench L3", slug:
 
 
 def report_of(task: Task, ratio: float, *, device: str, spread: float, program_class: str, flags: list[str], clock: int) -> Report:
-    """Against eager: `ratio` ± `spread`; torch.compile is 1.25 times as fast as eager, a CUDA graph 1.5 times."""
+    """Builds a report. The speedup over eager is `ratio` ± `spread`; torch.compile is 1.25 times as fast as eager, and a CUDA graph 1.5 times."""
 
     def against(baseline: str) -> Comparison:
         value = ratio * BASELINE_MS[baseline] / BASELINE_MS["eager"]
@@ -75,7 +75,8 @@ def make_ranked(
     published: bool = False,
     clock: int = CLOCK,
 ) -> Run:
-    """A finished run of the user's team whose candidate 1 was confirmed at `ratio`; None: no program passed, and its only verification was wrong."""
+    """Creates a finished run of the user's team whose candidate 1 was confirmed at `ratio`. None means that no program passed, and that its only
+    verification was wrong."""
     found = make_task(user, task)
     team = user.personal_team
     settings = {"planner": llm, "coder": llm, "judge": llm, "mode": "train", "device": device, "precision": precision, "workflow": workflow}

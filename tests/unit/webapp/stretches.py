@@ -1,4 +1,4 @@
-"""A trace with everything that condensing has to get right, event by event and as condensed by the server."""
+"""A trace with everything that condensing has to handle, event by event and as condensed by the server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LENGTH = 40  # events per stretch
 
 
 def told() -> list[dict[str, Any]]:
-    """Streams that end, cross a stretch, restart, have a gap or stay open; long strings of every kind; characters beyond the BMP."""
+    """Returns streams that end, cross a stretch, restart, have a gap or stay open; long strings of every kind; characters beyond the BMP."""
     events: list[dict[str, Any]] = []
 
     def add(kind: str, span: str = "", agent: str = "coder", **payload: Any) -> None:
@@ -30,7 +30,7 @@ def told() -> list[dict[str, Any]]:
         add("span.opened", span, title=f"Attempt {attempt}")
         add("llm.requested", span, key=key, profile="fast", purpose="coder/first", request={"sha": "a"})
         stream(key, long[: 1500 * attempt], 400, span)
-        if attempt == 2:  # restarted after a crash, from the middle and then from the start
+        if attempt == 2:  # restarted after a crash, first from the middle and then from the start
             add("message.delta", span, message=key, offset=700, text="told again from here\n" * 200)
             add("message.delta", span, message=key, offset=0, text="from the start 😀\n" * 130)
         if attempt == 3:  # a piece was lost
@@ -66,7 +66,7 @@ def told() -> list[dict[str, Any]]:
 
 
 def stretches(events: list[dict[str, Any]], length: int = LENGTH) -> list[dict[str, Any]]:
-    """In the format of `webapp.runs.pages.views_trace.stretch`."""
+    """Returns them in the format of `webapp.runs.pages.views_trace.stretch`."""
     found = []
     for since in range(0, len(events), length):
         part = events[since : since + length]

@@ -1,4 +1,4 @@
-"""Signing in with a link and with a password, and setting one."""
+"""Signing in with a link and with a password, and setting a password."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""*Connect a GPU*: who gets a command, the response to a host that brings its token, and the device as soon as it is there."""
+"""*Connect a GPU*: who gets a command, the response to a host that presents its token, and the device as soon as it appears."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ URL = "postgresql://stitchwork_verifier:hush@db.example:5432/stitchwork"
 
 @pytest.fixture
 def elsewhere(monkeypatch, tmp_path):
-    """A database on a separate server, to which verifiers have a login."""
+    """Simulates a database on a separate server, for which verifiers have a login."""
     monkeypatch.setenv("DATABASE_URL", "postgresql://app:secret@db.example:5432/stitchwork")
     monkeypatch.setattr(enrolling, "data_dir", lambda: tmp_path)
     enrolling.keep_url(URL)

@@ -95,7 +95,7 @@ def test_what_no_role_may(granted):
 
 @pytest.fixture
 def asked(granted, people):
-    """A run with one pending verification, as an orchestrator leaves it."""
+    """Creates a run with one pending verification, as an orchestrator leaves it."""
     run = make_run(people.alice, state="running")
     enqueue_run(run.pk)
     with being("orchestrator"):

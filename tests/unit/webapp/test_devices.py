@@ -1,4 +1,4 @@
-"""The devices, and the banner that says which of them run strangers' code without a sandbox."""
+"""The devices, and the banner that states which of them run strangers' code without a sandbox."""
 
 from __future__ import annotations
 

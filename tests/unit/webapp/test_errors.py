@@ -1,4 +1,4 @@
-"""Pages for what goes wrong: they say what happened and what to do, and never show a traceback."""
+"""Error pages: they state what happened and what to do, and never show a traceback."""
 
 from __future__ import annotations
 

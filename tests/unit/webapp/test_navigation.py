@@ -1,4 +1,4 @@
-"""The navigation bar: four destinations, and, under Advanced, what the team uses."""
+"""The navigation bar: four destinations and, under Advanced, those that the team uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LINK = re.compile(r'<a href="([^"]*)"[^>]*>([^<]*?)\s*<')
 
 
 def bar(client, path: str = "/") -> tuple[list[str], list[str]]:
-    """Labels of the visible destinations, and of those under Advanced."""
+    """Returns the labels of the visible destinations, and of those under Advanced."""
     page = client.get(path).content.decode()
     nav = page.partition('<nav id="nav"')[2].partition('<div class="nav-end">')[0]
     before, _, group = nav.partition('<div class="nav-group">')

@@ -1,4 +1,4 @@
-"""`SANDBOX=none` is for a single account on loopback; every refusal says why."""
+"""`SANDBOX=none` is permitted only for a single account on loopback; every refusal gives the reason."""
 
 from __future__ import annotations
 

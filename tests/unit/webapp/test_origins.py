@@ -1,4 +1,4 @@
-"""Pages of another origin, port included, cannot follow a run; and a stream has the same headers as pages."""
+"""Pages of another origin, port included, cannot follow a run; streams have the same headers as pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""While the database does not respond, every page says so, with 503 and without revealing anything about it: over ASGI, as Daphne serves them."""
+"""While the database does not respond, every page reports this, with status 503 and without revealing anything about it: over ASGI, as Daphne serves
+them."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from webapp.outage import away
 from webapp.review.guests import protected
 
 pytestmark = pytest.mark.django_db
-# They do not query the database: health, and documents of the API, which are the same for everyone.
+# Pages that do not query the database: health, and documents of the API, which are the same for everyone.
 NEEDS_NOTHING = {"healthz", "openapi", "api_reference"}
 
 

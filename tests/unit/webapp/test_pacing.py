@@ -1,4 +1,4 @@
-"""Output that a reader does not take is not kept for it: `send` waits, and a client that reads nothing at all is disconnected."""
+"""Output that a reader does not accept is not buffered for it: `send` waits, and a client that reads nothing at all is disconnected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PIECE = b"x" * 65536
 
 
 class Server:
-    """What Daphne's requests need from their server."""
+    """Has what Daphne's requests need from their server."""
 
     server_name = ""
     connections: dict = {}
@@ -43,7 +43,7 @@ class Server:
 
 
 class Line(StringTransport):
-    """A connection whose other end reads on command; like Twisted's own, it halts a producer beyond 64 KiB."""
+    """A connection whose other end reads on command; like Twisted's own, it pauses a producer beyond 64 KiB."""
 
     disconnected = False
 

@@ -1,4 +1,4 @@
-"""Results of Ctrl-K: each kind, by every word, and only what the person may see."""
+"""Results of Ctrl-K: each kind, found by every word, and only what the person may see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks written from plain modules: what is recognised without running it, what the form refuses, and that the result is a task."""
+"""Tasks written from plain modules: what is recognised without running the source, what the form refuses, and that the result is a task."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_sizes_are_read_as_people_write_them():
 
 
 def filled_in(source: str, **changes: str) -> dict[str, str]:
-    """A form for `source` as a browser posts it."""
+    """Returns a form for `source` as a browser posts it."""
     return {"of": opened(source, **changes).of} | GIVEN | changes
 
 

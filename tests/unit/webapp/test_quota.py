@@ -1,4 +1,4 @@
-"""One person has at most a fixed number of unfinished runs; whatever would start another one says so, and starts nothing."""
+"""A person may have at most a fixed number of unfinished runs; whatever would start another one reports this and starts nothing."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_going_back_after_an_action_stays_on_this_site(people):
 
 
 def many(user, count: int) -> list[Run]:
-    """Runs in pairs with the same time and the same speedup: pages must break ties."""
+    """Creates runs in pairs with the same time and the same speedup, so that pages must break ties."""
     first = make_run(user)
     now = timezone.now()
     runs = [

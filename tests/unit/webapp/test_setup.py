@@ -15,7 +15,7 @@ from webapp.environment import ROOT
 
 @pytest.fixture
 def host(tmp_path) -> tuple[Path, dict[str, str]]:
-    """A checkout after set-up, on a host with a shell and g++ but without bubblewrap."""
+    """Returns a checkout after set-up, on a host with a shell and g++ but without bubblewrap."""
     tools = tmp_path / "bin"
     tools.mkdir()
     for name in ("sh", "dirname", "cksum", "sed", "cat", "g++"):

@@ -1,4 +1,4 @@
-"""SQL in separate files: statements by name, without the comments at their heads."""
+"""SQL in separate files: statements are read by name, without the comments at their heads."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Downloads under ASGI: piece by piece, all made in one thread, whose generator is closed even if the client stops reading."""
+"""Downloads under ASGI: they are sent piece by piece, all produced in one thread, and the generator is closed even if the client stops reading."""
 
 from __future__ import annotations
 

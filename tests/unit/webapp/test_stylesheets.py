@@ -1,4 +1,4 @@
-"""The design system stays in order: no dead class, no colour outside the tokens, no undefined token, no overlong file."""
+"""The design system stays in order: no unused class, no colour outside the tokens, no undefined token, no overlong file."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def sources() -> str:
 
 @cache
 def used_words() -> frozenset[str]:
-    """Every word in templates, modules and Python that could name a class, and those of Pygments."""
+    """Returns every word in templates, modules and Python that could name a class, and the classes of Pygments."""
     return frozenset(re.findall(r"[A-Za-z_][\w-]*", sources())) | frozenset(STANDARD_TYPES.values())
 
 
 @cache
 def stems() -> tuple[str, ...]:
-    """The text before a value that forms a class with it: `class-{{ name }}`, `depth-${level}`."""
+    """Returns the text that precedes a value and forms a class with it: `class-{{ name }}`, `depth-${level}`."""
     return tuple(set(re.findall(r"([A-Za-z_][\w-]*)(?=\{\{|\$\{|\{\w+\})", sources())))
 
 

@@ -254,7 +254,7 @@ def test_what_a_plain_module_lacks_is_said_once_and_what_was_filled_in_stays(peo
 
 
 def arena_of(user, gains: dict[str, float], tasks: int = 8, **settings) -> None:
-    """An arena whose workflows have finished this many tasks, each with the same lower bound."""
+    """Creates an arena whose workflows have finished this many tasks, each with the same lower bound."""
     arena = Arena.objects.create(team=user.personal_team, name="a", created_by=user)
     for number in range(tasks):
         task = Task.objects.create(team=user.personal_team, sha=f"{number}{settings}{len(gains)}{tasks}"[:64], name=f"t{number}", source=SOURCE)
@@ -270,9 +270,9 @@ def arena_of(user, gains: dict[str, float], tasks: int = 8, **settings) -> None:
     ("gains", "tasks", "settings", "workflow"),
     [
         ({"stitch": 1.5, "descend": 1.4}, 8, {}, "stitch"),
-        ({"stitch": 1.5, "descend": 1.4}, 7, {}, "descend"),  # too few to say
-        ({"stitch": 1.5}, 8, {}, "descend"),  # nothing to compare with
-        ({"stitch": 1.5, "descend": 1.4}, 8, {"coder": "fast"}, "descend"),  # other models
+        ({"stitch": 1.5, "descend": 1.4}, 7, {}, "descend"),  # too few for a conclusion
+        ({"stitch": 1.5}, 8, {}, "descend"),  # no other workflow to compare it with
+        ({"stitch": 1.5, "descend": 1.4}, 8, {"coder": "fast"}, "descend"),  # with other models
     ],
 )
 def test_the_automatic_workflow_follows_the_teams_latest_arena(people, gains, tasks, settings, workflow):

@@ -1,4 +1,4 @@
-"""Figures and chips as pages show them."""
+"""Figures and chips as they appear on pages."""
 
 from __future__ import annotations
 

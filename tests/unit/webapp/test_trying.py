@@ -1,5 +1,5 @@
-"""Checking a source while it is typed: requested once, dropped when its author types on, stored with stages; the estimated cost of a run from the
-cost of earlier runs."""
+"""Checking a source while it is being typed: requested once, dropped when its author continues typing, stored with its stages; and the cost of a run,
+estimated from the cost of earlier runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts of pages and messages read like a native speaker's: they contain none of the phrases that had to be read twice, nor similar ones."""
+"""Texts on pages and in messages read as a native speaker's do: they contain none of the phrases that had to be read twice, and none like them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.webapp.texts import Text, everything
 
-# The phrase, and its replacement.
+# A phrase, and its replacement.
 REFUSED = {
     # As they appeared on the pages.
     r"catalogue allows|rules allow\b|left to write": "No applicable optimization left; stopped early.",

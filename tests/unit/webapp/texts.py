@@ -1,5 +1,5 @@
-"""The texts that people read: in templates, in the pages' modules and in messages, each with its location. Comments and docstrings are for developers
-only."""
+"""The texts that people read: in templates, in the pages' modules and in messages, each with its location. Comments and docstrings are excluded,
+because only developers read them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INLINE = re.compile(r"</?(?:b|strong|code|em|a|span|kbd|q|i)\b[^>]*>")
 HIDDEN = re.compile(r"\{%\s*comment.*?endcomment\s*%\}|\{#.*?#\}|<script\b.*?</script>|<!--.*?-->", re.S)
 COMMENTS = re.compile(r"/\*(?:[^*]|\*(?!/))*\*/|^[ \t]*//.*$|[ \t]// .*$", re.M)
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
-LEFT_OUT = ("migrations", "webapp/roles.py")  # SQL, and labels as they used to be
+LEFT_OUT = ("migrations", "webapp/roles.py")  # SQL, and labels in their earlier wording
 SQL = re.compile(r"\b(SELECT|UPDATE|INSERT|CREATE|DELETE|GRANT|REVOKE|ALTER|WHERE)\b")
 LEAST_WORDS = 2
 

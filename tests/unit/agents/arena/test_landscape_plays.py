@@ -41,7 +41,7 @@ def test_every_workflow_plays_within_its_budget_and_twice_the_same(table, workfl
 
 
 def test_a_model_whose_repairs_do_not_help_goes_another_way(table):
-    """Moves on to another method by rules alone once there is a correct program: with few calls, a play hardly gets that far."""
+    """The play moves on to another method by rules alone once there is a correct program, a point that it rarely reaches with few calls."""
     stubborn = Quality("stubborn", insight=0.3, foresight=0.2, family_fault=0.5, program_fault=0.3, repair=0.1)
     plenty = Budget(calls=60, candidates=60, verifier_seconds=None, seconds=None)
     for seed in range(12):
@@ -120,7 +120,7 @@ def test_regret_is_of_the_program_that_is_taken_for_the_best(table):
     landscape = table.landscapes[0]
     slow = max((i for i, s in enumerate(landscape.status) if s == 0), key=lambda i: landscape.us[i])
     entry = type("V", (), {"status": "passed", "measured_us": 1.0, "calls": 2, "point": landscape.best})
-    then = type("V", (), {"status": "passed", "measured_us": 0.9, "calls": 3, "point": slow})  # noise makes it look better
+    then = type("V", (), {"status": "passed", "measured_us": 0.9, "calls": 3, "point": slow})  # noise makes it look faster
     found = Play(landscape.name, "stitch", 1, "", "", 3, 0, 0.0, 2, 0.0, 0.0, 1.0, landscape.eager_us / landscape.best_us)
     curves(landscape, [entry, then], found)
     start = 1 - landscape.best_us / landscape.eager_us

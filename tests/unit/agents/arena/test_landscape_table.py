@@ -1,4 +1,4 @@
-"""The table of a landscape: points and indices, files, parts of one measurement."""
+"""The table of a landscape: points and indices, files, and the parts of one measurement."""
 
 from __future__ import annotations
 

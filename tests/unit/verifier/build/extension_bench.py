@@ -1,4 +1,4 @@
-"""Extensions as torch would build them, up to its ninja file, and their CUDA unit compiled in the ordinary and in the accelerated way."""
+"""Extensions as torch would build them, up to its ninja file, and their CUDA unit, compiled in both the ordinary and the accelerated way."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ class Stop(Exception):
 
 
 def ninja_file(folder: Path, cuda_source: str, monkeypatch, **options) -> NinjaFile:
-    """Returns what torch writes for a `load_inline` of `cuda_source`, for sm_90, without building it. Also works with a CPU build of torch."""
+    """Returns the ninja file that torch writes for a `load_inline` of `cuda_source`, for sm_90, without building it. Also works with a CPU build of
+    torch."""
     from torch.utils import cpp_extension
 
     def stop(*_, **__):
@@ -96,7 +97,7 @@ def ninja_file(folder: Path, cuda_source: str, monkeypatch, **options) -> NinjaF
     monkeypatch.setattr(cpp_extension, "_run_ninja_build", stop)
     monkeypatch.setattr(cpp_extension, "CUDA_HOME", str(Path(find_nvcc()).resolve().parents[1]))
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0")
-    # A wrapper script for the toolkit has no toolkit next to it.
+    # If the toolkit is a wrapper script, there is no toolkit next to it.
     if not (Path(cpp_extension.CUDA_HOME) / "include" / "cuda_runtime.h").exists():
         found = re.search(r"TOP=(\S+)", subprocess.run([find_nvcc(), "--dryrun", "-c", "x.cu"], capture_output=True, text=True).stderr)
         monkeypatch.setattr(cpp_extension, "CUDA_HOME", str(Path(found[1]).resolve()))
@@ -110,13 +111,13 @@ def ninja_file(folder: Path, cuda_source: str, monkeypatch, **options) -> NinjaF
 
 
 def machine_code(path: Path) -> dict[str, bytes]:
-    """Returns the machine code of each kernel in an object or cubin, by names without the module's id, which differs from run to run."""
+    """Returns the machine code of each kernel in an object or cubin, by its name without the module's id, which differs from run to run."""
     found = kernels(path.read_bytes())
     return {re.sub(r"_[0-9a-f]{8}_\d+_\w+?_cu_[0-9a-f]{8}(_\d+)?", "_ID", kernel.symbol): kernel.code for kernel in found}
 
 
 def ordinary(ninja: NinjaFile) -> dict[str, bytes]:
-    """Runs torch's own command with its ordinary headers, but only the device half: the host half takes as long again, and gigabytes."""
+    """Runs torch's own command with its ordinary headers, but only the device half: the host half takes as long again, and gigabytes of memory."""
     unit = next(unit for unit in ninja.units if unit.rule == "cuda_compile")
     command = ["-cubin" if word == "-c" else unit.target + ".cubin" if word == unit.target else word for word in ninja.command(unit)]
     done = subprocess.run(command, cwd=ninja.folder, capture_output=True, text=True)
@@ -125,7 +126,7 @@ def ordinary(ninja: NinjaFile) -> dict[str, bytes]:
 
 
 def accelerated(ninja: NinjaFile) -> tuple[dict[str, bytes], list[str]]:
-    """Returns the machine code, and notes on how it was made."""
+    """Returns the machine code, and notes on how it was produced."""
     unit = next(unit for unit in ninja.units if unit.rule == "cuda_compile")
     accelerator = Accelerator("", lambda *_, **__: None)
     done = accelerator._unit(ninja, unit)

@@ -1,4 +1,4 @@
-"""A request is the same in every process, folder and order of arguments, and a stranger's description of one is not trusted."""
+"""A request is the same in every process and every folder, and for every order of arguments; a stranger's description of one is not trusted."""
 
 import json
 import os
@@ -15,11 +15,11 @@ def load_inline(
     name, cpp_sources, cuda_sources=None, functions=None, extra_cflags=None, extra_cuda_cflags=None, extra_include_paths=None, build_directory=None,
     verbose=False, is_python_module=True,
 ):  # fmt: skip
-    """The part of torch's that this test reads."""
+    """Has the part of torch's signature that this test reads."""
 
 
 def load(name, sources, extra_cflags=None, extra_include_paths=None, build_directory=None, verbose=False, is_standalone=False):
-    """The part of torch's that this test reads."""
+    """Has the part of torch's signature that this test reads."""
 
 
 def inline(home, *arguments, changed=None, **keywords):
@@ -33,12 +33,12 @@ def files(home, *arguments, **keywords):
 def test_where_how_loudly_and_in_which_order_makes_no_difference(tmp_path):
     one = inline(tmp_path, "a", "int x;", functions=["f"], verbose=True)
     assert one.key == inline(tmp_path, name="a", cpp_sources="int x;", cuda_sources=None, functions=["f"], build_directory="/nowhere").key
-    assert one.key == inline(tmp_path, "a_1234", "int x;", None, ("f",)).key  # a module's name is a file name
+    assert one.key == inline(tmp_path, "a_1234", "int x;", None, ("f",)).key  # a module's name is also a file name
     assert one.key != inline(tmp_path, "a", "int y;", functions=["f"]).key
     assert one.key != inline(tmp_path, "a", "int x;", functions=["f"], extra_cflags=["-O3"]).key
     assert one.key != inline(tmp_path, "a", "int x;", functions=["f"], changed={"CPATH": "/opt/include"}).key
     arch = {"TORCH_CUDA_ARCH_LIST": "9.0a"}
-    assert one.key == inline(tmp_path, "a", "int x;", functions=["f"], changed=arch).key  # nothing in it is for a GPU
+    assert one.key == inline(tmp_path, "a", "int x;", functions=["f"], changed=arch).key  # none of it is for a GPU
     assert inline(tmp_path, "a", "", "int x;").key != inline(tmp_path, "a", "", "int x;", changed=arch).key
 
 

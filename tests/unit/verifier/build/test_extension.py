@@ -1,4 +1,4 @@
-"""Extensions built faster: the same machine code, recorded detours, and errors that are not compiled twice."""
+"""Accelerated builds of extensions: they give the same machine code, record their detours, and do not compile erroneous units twice."""
 
 from pathlib import Path
 
@@ -126,7 +126,7 @@ def test_light_headers_compile_a_usual_program(flags):
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_the_machine_code_is_that_of_the_ordinary_build(flags):
-    """Two programs in one unit, because the ordinary headers cost more than a minute here."""
+    """Both programs are in one unit, because the ordinary headers cost more than a minute here."""
     source = extension_bench.MANY + extension_bench.ADD.replace("torch::Tensor run(", "torch::Tensor add_them(").replace(extension_bench.HEAD, "")
     ninja = flags(source, extra_cuda_cflags=["-O3", "--use_fast_math"])
     fast, notes = extension_bench.accelerated(ninja)
@@ -137,7 +137,7 @@ def test_the_machine_code_is_that_of_the_ordinary_build(flags):
 
 
 def test_what_light_headers_cannot_do_is_compiled_in_the_ordinary_way(tmp_path, monkeypatch):
-    """With compilers that only inspect their command: the detour is taken once and reported."""
+    """Uses compilers that only inspect their command: the detour is taken once and reported."""
     include = str(tmp_path / "include")
     Path(include, "ATen", "core").mkdir(parents=True)
     Path(include, "ATen", "core", "TensorBody.h").write_text("")
@@ -167,7 +167,8 @@ def test_what_light_headers_cannot_do_is_compiled_in_the_ordinary_way(tmp_path, 
 
 
 def test_an_error_of_a_unit_has_the_programs_line(tmp_path, monkeypatch):
-    """torch appends a compiler's output to its own words: it must start on a new line, or the first error would have no file and no line."""
+    """torch appends a compiler's output to its own message: the output must start on a new line, or the first error would have no file and no
+    line."""
     source = tmp_path / "cuda.cu"
     source.write_text("int a;\nint b = c;\n")
     text = f"nvcc = nvcc\ncxx = g++\ncflags =\ncuda_cflags = -O3\nbuild cuda.cuda.o: cuda_compile {source}\nbuild x.so: link cuda.cuda.o\n"

@@ -39,7 +39,7 @@ def test_what_is_not_constant_is_left_to_the_program(text):
 
 @pytest.mark.parametrize("language", ["cuda", "cpp"])
 def test_the_helper_finds_the_library_under_the_same_name(language, tmp_path, monkeypatch):
-    """The helper itself, with a compiler that only writes a file: its key must equal ours."""
+    """Runs the helper itself, with a compiler that only writes a file: its key must equal ours."""
     monkeypatch.setenv("STITCH_BUILD_DIR", str(tmp_path))
     monkeypatch.setenv("STITCH_CUDA_ARCH", "sm_90")
     monkeypatch.delenv("STITCH_BUILD", raising=False)

@@ -1,4 +1,4 @@
-"""A runner's description of cubins is checked before it is read."""
+"""A runner's description of its cubins is checked before it is read."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Builders' libraries are stored by content, never partially, never changed, and within a limit."""
+"""Builders' libraries are stored by content, never partially, never modified, and within a size limit."""
 
 import concurrent.futures
 import json
@@ -61,7 +61,7 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path):
         if name != "young":
             entry = store.folder / store.key(name)
             os.utime(entry, (entry.stat().st_atime - age, entry.stat().st_mtime - age))
-    assert store.get("old") is not None  # now the most recently used
+    assert store.get("old") is not None  # it is now the most recently used
     store.put("young", MADE)
     assert store.get("used") is None and store.get("old") is not None and store.get("young") == MADE
 

@@ -1,4 +1,4 @@
-"""The CPU's ceilings are measured once per host, raised when idle, and never lowered by load."""
+"""The CPU's ceilings are measured once per host, raised by later measurements on an idle host, and never lowered by load."""
 
 import json
 
@@ -18,7 +18,7 @@ def test_a_kept_ceiling_is_used_at_once_and_only_raised(tmp_path, monkeypatch):
 
     measure(10.0, 5.0)
     assert CpuDevice(tmp_path).ceiling("fp32-strict").bytes_per_second == 10.0
-    measure(8.0, 7.0)  # a busy machine, but a better product
+    measure(8.0, 7.0)  # a busy machine, but a higher rate for products
     later = CpuDevice(tmp_path)
     assert later.ceiling("fp32-strict").flops_per_second == 5.0 and measured == [10.0]
     later.rest()

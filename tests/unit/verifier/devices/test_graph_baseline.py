@@ -1,4 +1,4 @@
-"""Memory to which a model's graph writes remains the graph's."""
+"""Memory to which a model's graph writes remains the graph's own."""
 
 import torch
 
@@ -6,7 +6,7 @@ from verifier.devices.cuda_graph import tensors_of
 
 
 class Cell(torch.nn.Module):
-    """`forward` replaces `hidden` with another tensor, as KernelBench's level3/33_VanillaRNN does."""
+    """A cell whose `forward` replaces `hidden` with another tensor, as KernelBench's level3/33_VanillaRNN does."""
 
     def __init__(self):
         super().__init__()

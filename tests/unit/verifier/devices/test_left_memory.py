@@ -1,4 +1,4 @@
-"""Memory that an arena has released is freed with its last tensor: on a GPU by the object that tensors hold, on the CPU with the mapping."""
+"""Memory that an arena has released is freed with its last tensor: on a GPU by the object that the tensors hold, on the CPU with the mapping."""
 
 import gc
 import os
@@ -25,7 +25,7 @@ def test_device_memory_is_freed_once_and_only_where_it_was_left(monkeypatch):
     monkeypatch.setattr(cuda_driver, "free", fails)
     lost = DeviceBytes(300, 8)
     lost.freed = True
-    del lost  # after a device failure there is nothing left to free
+    del lost  # after a device failure, there is nothing left to free
 
 
 def test_host_memory_stays_as_long_as_a_tensor_and_can_be_shown_as_long_as_the_arena():

@@ -1,4 +1,4 @@
-"""The processors of a GPU's judge and parties: each GPU gets a part of the host, with four processors on which sides are timed."""
+"""The processors assigned to a GPU's judge and parties: each GPU gets a part of the host, with four processors on which sides are timed."""
 
 import os
 from types import SimpleNamespace
@@ -37,7 +37,7 @@ def test_a_small_host_is_not_divided(host):
 
 
 def topology(folder, sockets, cores, threads=2):
-    """As Linux numbers them: first threads of all cores, then second ones."""
+    """Numbers the threads as Linux does: the first threads of all cores come first, followed by the second threads."""
     every = sockets * cores
     for number in range(every * threads):
         core = number % every
@@ -66,7 +66,7 @@ def test_nobody_works_on_the_other_thread_of_a_core_on_which_sides_are_timed(hos
 
 
 def test_one_thread_of_a_core_in_the_set_moves_no_other_core_apart(host, tmp_path, monkeypatch):
-    """As in a container with static processor sets that do not contain whole cores."""
+    """This occurs in a container with a static processor set that does not contain whole cores."""
     topology(tmp_path, sockets=1, cores=16)
     monkeypatch.setattr(cuda, "CORES", cores([16, *range(1, 8), *range(17, 24)], tmp_path))
     share = cuda.share_of_host(0, 1)
@@ -77,11 +77,11 @@ def test_one_thread_of_a_core_in_the_set_moves_no_other_core_apart(host, tmp_pat
 @pytest.mark.parametrize(
     ("allowed", "known", "expected"),
     [
-        (64, (3, 4), (48, 64)),  # a judge that sees one of four GPUs, as its number 0
+        (64, (3, 4), (48, 64)),  # a judge that sees only one of four GPUs, as its number 0
         (64, (0, 1), (0, 64)),
         (64, None, (0, 64)),  # without NVML
         (4, (0, 1), (0, 4)),
-        (48, (3, 8), (18, 24)),  # many GPUs on a host with few processors: none is bound, as each would get the same ones
+        (48, (3, 8), (18, 24)),  # many GPUs on a host with few processors: none is bound, because all would be bound to the same ones
     ],
 )
 def test_the_part_of_a_gpu_is_by_its_number_on_the_host(host, monkeypatch, allowed, known, expected):

@@ -1,4 +1,4 @@
-"""Device memory through a descriptor: the driver calls, their order, and that nothing is left behind. The driver is a stand-in."""
+"""Device memory shared through a descriptor: the driver calls, their order, and that nothing is left behind. The driver is a stand-in."""
 
 import ctypes
 import os
@@ -16,7 +16,7 @@ BLOCK = 2 << 20
 
 
 class Driver:
-    """Accepts every call except `fails`; hands out numbers."""
+    """Accepts every call except `fails`, and returns numbers as handles."""
 
     def __init__(self):
         self.calls, self.fails, self.descriptor = [], "", os.open("/dev/null", os.O_RDONLY)
@@ -46,7 +46,7 @@ def driver(monkeypatch):
 
 
 def test_the_layout_of_the_drivers_structures():
-    """As cuda.h has them on 64-bit Linux."""
+    """The layout is that of cuda.h on 64-bit Linux."""
     assert ctypes.sizeof(cuda_shared._Properties) == 32 and cuda_shared._Properties.flags.offset == 24
     assert cuda_shared._Properties.location.offset == 8 and ctypes.sizeof(cuda_shared._Access) == 12
 
@@ -67,7 +67,7 @@ def test_memory_is_held_by_its_mapping_and_its_descriptor_alone(driver, monkeypa
 def test_a_party_maps_it_and_lets_go(driver):
     assert cuda_shared.attach(0, driver.descriptor, 2 * BLOCK) == 0x7000_0000
     assert driver.calls == ["cuMemImportFromShareableHandle", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess", "cuMemRelease"]
-    os.fstat(driver.descriptor)  # the caller has to close it
+    os.fstat(driver.descriptor)  # the caller is responsible for closing it
 
 
 @pytest.mark.parametrize("fails", ["cuMemMap", "cuMemSetAccess", "cuMemExportToShareableHandle"])

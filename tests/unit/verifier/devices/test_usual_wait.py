@@ -1,4 +1,4 @@
-"""The usual wait of a tiny kernel for the GPU is learnt while other judges' processes may be active."""
+"""The usual time that a tiny kernel waits for the GPU is learnt even if other judges' processes are active."""
 
 from collections import deque
 from types import SimpleNamespace
@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from verifier.devices.cuda import CudaDevice
 from verifier.timing.idleness import Watch
 
-QUIET, BESIDE, KEPT_BUSY = 270_000, 1_600_000, 2_200_000  # ns, as seen on an H200
+QUIET, BESIDE, KEPT_BUSY = 270_000, 1_600_000, 2_200_000  # ns, as observed on an H200
 
 
 def watch_of(found: CudaDevice, wait: int) -> Watch:
@@ -29,7 +29,7 @@ def test_what_was_learnt_beside_others_hides_no_program_that_keeps_the_gpu_busy(
 
 
 def test_where_the_gpu_works_on_without_the_program_it_is_not_to_blame():
-    """For example a training run, or a kernel that another verifier's frozen process had started."""
+    """An example is a training run, or a kernel started by another verifier's process that has since been frozen."""
     watch = watch_of(device(QUIET), KEPT_BUSY)
     watch.works_on = True
     assert watch.finding() == "" and "another process keeps it busy" in watch.crowded()
@@ -46,7 +46,7 @@ def test_a_device_does_not_rest_while_kernels_of_a_neighbour_still_run(monkeypat
 
 
 def test_a_wait_is_one_in_a_neighbours_time_slice(monkeypatch):
-    """After a pause the neighbour's time slice has ended long ago, so a first kernel runs at once; a second one waits for the slice that begins
+    """After a pause, the neighbour's time slice has long ended, so a first kernel runs immediately; a second one waits for the slice that begins
     then."""
     found = device(QUIET)
     waits = iter([QUIET, KEPT_BUSY, QUIET, QUIET // 10])

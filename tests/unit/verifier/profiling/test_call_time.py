@@ -1,4 +1,4 @@
-"""Where a call's time goes, from timelines recorded on an H200: the parts add up to the whole."""
+"""Where the time of a call goes, from timelines recorded on an H200: the parts add up to the whole."""
 
 from __future__ import annotations
 

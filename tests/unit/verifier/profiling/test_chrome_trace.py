@@ -35,7 +35,7 @@ def test_a_real_export_as_a_chrome_trace():
     assert kernel["cat"] == "kernel" and kernel["args"]["grid"] == [30, 4, 1] and kernel["args"]["correlation"]
     threads = {(event["pid"], event["tid"]): event["args"]["name"] for event in of_phase(trace, "M") if event["name"] == "thread_name"}
     assert threads[(kernel["pid"], kernel["tid"])] == "Stream 7"
-    # An arrow from each launch to what it launched: it leaves within the call and arrives at the start of the kernel.
+    # There is an arrow from each launch to what it launched; it leaves within the call and arrives at the start of the kernel.
     begins, ends = of_phase(trace, "s"), of_phase(trace, "f")
     assert len(begins) == len(ends) == 100
     arrival = next(event for event in ends if (event["ts"], event["tid"]) == (kernel["ts"], kernel["tid"]))

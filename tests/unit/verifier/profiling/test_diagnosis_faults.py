@@ -1,4 +1,4 @@
-"""Rules for named faults, on the counters that each fault shows (an H200: 132 multiprocessors, 4000 GB/s)."""
+"""Rules for named faults, applied to the counters that each fault shows (on an H200: 132 multiprocessors, 4000 GB/s)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verifier.profiling.nsight import counters as c
 from verifier.profiling.nsight.ncu_import import Launch, attach
 
 H200 = Ceilings("cuda", 4000.0, 60000.0, 3.0, 132)
-STREAM = {  # reads 64 MB and writes 64 MB in 36 us, four floats per lane: nothing to find
+STREAM = {  # reads 64 MB and writes 64 MB in 36 us, four floats per lane: no fault to find
     c.TIME: 36e3,
     c.DRAM_READ: 64e6,
     c.DRAM_WRITE: 64e6,
@@ -105,7 +105,7 @@ def test_one_fault_is_named_by_its_counters(changes, shape, expected):
 
 
 def test_a_grid_that_nobody_knows_is_no_fault():
-    """As in a report without a profile, which has only names and times."""
+    """This occurs in a report without a profile, which contains only names and times."""
     bare = kernel(us=200.0, grid=None, block=None)
     assert bare.grid is None and names([bare]) == []
 
@@ -250,7 +250,7 @@ def test_every_fault_has_a_class():
 
 
 def test_lanes_far_apart_are_no_fault_where_each_sector_is_used_up_and_dram_is_at_its_ceiling():
-    """Four scalar loads, 16 bytes apart: a load uses 8 of a sector's 32 bytes, and the next ones use the rest from the cache."""
+    """There are four scalar loads, 16 bytes apart: each load uses 8 of a sector's 32 bytes, and the following ones read the rest from the cache."""
     apart = {**STREAM, c.GLOBAL_SECTORS["ld"]: 8e6, c.GLOBAL_REQUESTS["ld"]: 5e5, c.BYTES_PER_SECTOR["ld"]: 8.0, c.L1_SHARE: 80.0}
     assert "uncoalesced-access" not in names([kernel(metrics=apart)])
     wasted = {**apart, c.BYTES_PER_SECTOR["ld"]: 2.0, c.GLOBAL_SECTORS["st"]: 5e5}

@@ -1,5 +1,5 @@
-"""The rules on programs with one planted fault, as recorded on an H200: each fault is named, its cost is about right, and its cure is allowed
-first."""
+"""The rules applied to programs with one planted fault each, as recorded on an H200: each fault is named, its cost is about right, and its cure comes
+first among the methods allowed."""
 
 from __future__ import annotations
 
@@ -70,21 +70,22 @@ def test_gathers_and_broadcasts_from_a_cache_do_not_hide_costly_indices():
 
 @pytest.mark.parametrize("task", ["level1/1_Square_matrix_multiplication_.py", "level2/76_Gemm_Add_ReLU.py"])
 def test_tiles_copied_to_shared_memory_are_not_called_scattered(task):
-    """16 bytes per lane are 16 or more sectors per request, and the figure of used bytes does not count such copies: it is 0. Tiles of a product on
-    tensor cores do not lack warps either: registers and shared memory allow one block each by design, and no warp waits for memory."""
+    """16 bytes per lane mean 16 or more sectors per request, and the counter of used bytes ignores such copies: it is 0. Tiles of a product on tensor
+    cores do not lack warps either: registers and shared memory allow one block each by design, and no warp waits for memory."""
     found = of_kernelbench(f"{task} program")
     assert [fault.name for fault in found.faults] == ["barrier-stalls"]
     assert found.bottleneck == "latency" and found.methods[0] == "fewer-barriers" and "on tensor cores" in found.text
 
 
 def test_scattered_copies_that_nobody_waits_for_cost_nothing():
-    """A convolution of stride 4 gathers 14 sectors per request; its warps wait for memory 2 % of the time, and at barriers 42 %."""
+    """A convolution with stride 4 gathers 14 sectors per request; its warps wait for memory 2 % of the time, and at barriers 42 %."""
     found = of_kernelbench("level1/50_conv_standard_2D__square_input__square_kernel.py program")
     assert {fault.name for fault in found.faults} == {"barrier-stalls"} and found.bottleneck == "latency"
 
 
 def test_multiprocessors_busy_with_more_than_the_task_needs_are_compute():
-    """cuDNN's convolution of one channel: 83 % busy for 7 % of the arithmetic; by the roofline alone it would be latency."""
+    """An example is cuDNN's convolution with one channel: the multiprocessors are 83 % busy for 7 % of the arithmetic; the roofline alone would
+    suggest latency."""
     found = of_kernelbench("level3/4_LeNet5.py reference")
     assert found.bottleneck == "compute" and not found.faults
     assert "the multiprocessors' busiest unit is 73 % busy while the device works; the task's own operations would take 7 % of the call" in found.text

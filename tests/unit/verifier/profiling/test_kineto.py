@@ -33,18 +33,18 @@ def test_a_launch_leads_to_its_kernel():
 
 
 def libc() -> Path:
-    """Returns the file of this process's C library."""
+    """Returns the path of this process's C library."""
     return next(Path(line.split()[-1]) for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith("libc.so.6"))
 
 
 @pytest.fixture
 def cpu_trace(tmp_path) -> bytes:
-    """Three iterations of an operator and one own function, recorded by the test."""
+    """Yields a trace, recorded by the test, of three iterations of an operator and one of the program's own functions."""
     built = tmp_path / "libown.so"
     built.symlink_to(libc())
     with traced_calls(str(built.resolve().parent)):
         library = ctypes.CDLL(str(built))
-        other = ctypes.CDLL("libc.so.6")  # not from the builder's folder: not the program's own
+        other = ctypes.CDLL("libc.so.6")  # not in the builder's folder, and therefore not the program's own
     assert type(other.usleep).__name__ != "TracedFunction"
     library.usleep.argtypes = [ctypes.c_uint]
     library.usleep.restype = ctypes.c_int
@@ -64,7 +64,7 @@ def test_a_trace_of_the_cpu_shows_operators_and_own_functions(cpu_trace):
     assert {row.kind for row in timeline.rows} == {"nvtx", "thread"}
     figures = digest(timeline, lambda name: False, on_device=False)
     assert figures.iterations == 3
-    assert figures.launches_per_iteration == 3  # matmul, softmax and the own function; nested calls do not count
+    assert figures.launches_per_iteration == 3  # matmul, softmax and the program's own function; nested calls do not count
     own = [kernel for kernel in figures.kernels if kernel.own]
     assert [(kernel.name, kernel.calls) for kernel in own] == [("usleep", 3)]
     assert 0 < figures.own_share < 1

@@ -1,4 +1,4 @@
-"""Reading Nsight Compute's tables, with a real one from an H200 (one library GEMM)."""
+"""Reading Nsight Compute's tables, using a real one from an H200 (one library GEMM)."""
 
 from pathlib import Path
 
@@ -81,7 +81,7 @@ def test_instances_of_a_template_are_told_apart():
 
 
 def test_half_a_namespace_is_taken_off():
-    """As Nsight Compute 2025.3 wrote eager's softmax on an H200, next to the name in Nsight Systems."""
+    """The name is the one that Nsight Compute 2025.3 wrote for eager's softmax on an H200, next to the name in Nsight Systems."""
     wrote = "void unnamed>::cunn_SoftMaxForward<4, float, float, float, unnamed>::SoftMaxForwardEpilogue>(T4 *, const T2 *, int)"
     called = (
         "void at::native::<unnamed>::cunn_SoftMaxForward<(int)4, float, float, float, at::native::<unnamed>::SoftMaxForwardEpilogue>"

@@ -64,7 +64,7 @@ def test_a_wrapper_leads_to_the_real_command_and_its_libraries(tmp_path):
 
 
 def test_the_script_profiles_exports_and_removes_the_raw_report(tmp_path):
-    """Runs with a fake that handles files as nsys does."""
+    """Runs the script with a fake that handles files as nsys does."""
     fake = """#!/bin/sh
 case "$1" in
 profile) while [ "$1" != -o ]; do shift; done; echo raw >"$2.nsys-rep"; shift 2; exec "$@";;

@@ -63,7 +63,7 @@ def test_the_digest_counts_what_the_iterations_launched():
     assert figures.launches_per_iteration == 9.0
     assert sum(kernel.calls for kernel in figures.kernels) == 90  # the 91st, which drew the weights, ran earlier
     assert sum(kernel.share for kernel in figures.kernels) == pytest.approx(1.0)
-    assert 0 < figures.device_busy < 0.01  # the first range contains half a second of cuDNN's set-up
+    assert 0 < figures.device_busy < 0.01  # the first range contains half a second of cuDNN's initialisation
     assert 0 < figures.own_share < 1
 
 
@@ -115,7 +115,7 @@ def test_registered_nvtx_strings_are_found_by_their_id(export):
 
 
 def test_correlation_is_within_the_process(export):
-    """The same correlation id in another process belongs to another launch."""
+    """The same correlation id in another process belongs to a different launch."""
     change(export, "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET globalPid = globalPid + (1 << 24)")
     timeline, _ = import_nsys(export)
     correlations = timeline.columns["correlation"]

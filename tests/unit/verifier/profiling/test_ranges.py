@@ -1,4 +1,4 @@
-"""Ranges of modules and operators are in separate rows, whatever tool recorded them."""
+"""Ranges of modules and of operators are in separate rows, whichever tool recorded them."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def test_nested_events_get_deeper_and_siblings_do_not():
     row = np.array([0, 0, 0, 0, 1])
     start = np.array([0.0, 10.0, 20.0, 40.0, 5.0])
     duration = np.array([100.0, 50.0, 10.0, 30.0, 1.0])
-    # [0, 100) contains [10, 60), which contains [20, 30); [40, 70) overlaps [10, 60) without being inside it, and goes below it.
+    # [0, 100) contains [10, 60), which contains [20, 30); [40, 70) overlaps [10, 60) without being inside it, and is placed below it.
     assert nesting(row, start, duration).tolist() == [0, 1, 2, 2, 0]
 
 

@@ -81,7 +81,7 @@ def test_damage_is_an_error_and_nothing_else():
 
 
 def test_lz4_copies_that_overlap_themselves():
-    # Two literals, a copy of nine from two back, one literal; the last sequence has no copy.
+    # Two literals, a copy of nine bytes from two bytes back, one literal; the last sequence has no copy.
     block = bytes([0x25]) + b"ab" + struct.pack("<H", 2) + bytes([0x10]) + b"c"
     assert _lz4(block, 12) == b"ab" + b"ababababa" + b"c"
     with pytest.raises(CubinError):
@@ -106,7 +106,7 @@ def test_names(symbol, name):
 
 def test_occupancy_by_each_resource():
     assert occupancy(90, 256, 32, 0).share == 1.0
-    # Nsight Compute reports 12.5 % and one block for this one (cutlass_80_simt_sgemm_256x128 on an H200: 202 registers, 256 threads).
+    # Nsight Compute reports 12.5 % and one block for this kernel (cutlass_80_simt_sgemm_256x128 on an H200: 202 registers, 256 threads).
     by_registers = occupancy(90, 256, 202, 0)
     assert (by_registers.by, by_registers.limits["registers"], by_registers.share) == ("registers", 1, 0.125)
     by_shared = occupancy(90, 128, 32, 100 << 10)

@@ -1,4 +1,4 @@
-"""Reading sanitizer output; the texts are from the tools' documentation and from real runs, shortened."""
+"""Reading sanitizer output; the texts come from the tools' documentation and from real runs, and are shortened."""
 
 from verifier.profiling.redact import redacted
 from verifier.profiling.sanitizing.sanitizer_report import cpu_faults, gpu_faults

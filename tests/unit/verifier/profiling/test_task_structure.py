@@ -1,4 +1,4 @@
-"""The structure of a task's work: shapes of products, rows and sorts, chains of dependent steps, and constant parts, from captured graphs."""
+"""The structure of a task's work, taken from captured graphs: shapes of products, rows and sorts, chains of dependent steps, and constant parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def node(name: str, op: str, reads: list[str], shape: tuple[int, ...], *more: An
 
 
 def facts(nodes: list[dict[str, Any]], **inputs: tuple[int, ...]):
-    """Inputs whose names begin with `w` are parameters."""
+    """Returns facts about a graph in which inputs whose names begin with `w` are parameters."""
     entries = [
         {"name": name, "kind": "parameter" if name.startswith("w") else "user", "target": name, "spec": spec(*shape), "index": at}
         for at, (name, shape) in enumerate(inputs.items())
@@ -81,7 +81,7 @@ def test_what_depends_on_parameters_alone_is_foldable():
 
 
 def unrolled(count: int, shared: bool) -> list[dict[str, Any]]:
-    """A loop over a product and a function, with one weight for all steps or one for each."""
+    """Returns the nodes of an unrolled loop over a product and a function, with one weight for all steps or one for each."""
     nodes, state = [], "x"
     for at in range(count):
         nodes.append(node(f"p{at}", "linear", [state, "w" if shared else f"w{at}"], (4, 8)))

@@ -18,7 +18,7 @@ def library(tmp_path_factory):
 def test_the_clock_runs_from_the_judges_byte_to_done(library):
     judge, party = socket.socketpair()
     clock = Clock(Native(library))
-    judge.sendall(b"FGS")  # in advance: `go` and `done` keep the interpreter's lock while they wait
+    judge.sendall(b"FGS")  # created in advance, because `go` and `done` hold the interpreter's lock while they wait
     clock.go(party.fileno())
     time.sleep(0.01)
     said = clock.done(party.fileno())

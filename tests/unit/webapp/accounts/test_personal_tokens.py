@@ -48,7 +48,7 @@ def test_a_token_ends_with_the_membership_and_never_exceeds_the_role(people):
 
     Asked.grant = grant
     assert access.has_right(Asked, grant.team, "act") and not access.has_right(Asked, grant.team, "own")
-    assert not access.has_right(Asked, people.bob.personal_team, "view")  # only its own team
+    assert not access.has_right(Asked, people.bob.personal_team, "view")  # access to its own team only
     Membership.objects.filter(team=grant.team, user=people.bob).update(role=Membership.VIEWER)
     assert not access.has_right(Asked, grant.team, "act") and access.has_right(Asked, grant.team, "view")
     Membership.objects.filter(team=grant.team, user=people.bob).delete()

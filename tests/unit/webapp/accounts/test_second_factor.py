@@ -1,4 +1,4 @@
-"""Two-factor: enabled, used with a password and with a one-time link, never twice with one code, recovered, disabled."""
+"""Two-factor authentication: enabled, used with a password and with a one-time link, never twice with the same code, recovered, disabled."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_an_installation_that_lost_its_key_says_what_to_do(people, secret, setti
     answer = client.post(CODE, {"code": code(secret)})
     page = answer.content.decode()
     assert answer.status_code == 409 and "signin_link NAME --without-two-factor" in page and "secret_key" in page and secret not in page
-    assert inside.get(reverse("mfa_index")).status_code == 409  # which counts recovery codes
+    assert inside.get(reverse("mfa_index")).status_code == 409  # this page counts recovery codes
     assert client.get(ACCOUNT).status_code == 302  # still not signed in
     call_command("signin_link", "alice", without_two_factor=True, stdout=StringIO())
     assert inside.get(reverse("mfa_index")).status_code == 200
@@ -92,7 +92,7 @@ def test_the_secret_is_not_in_the_database(secret):
 
 
 def test_on_in_the_browser_with_recovery_codes_that_work_once(people):
-    client = people.client("alice")  # without a password, nothing more is requested
+    client = people.client("alice")  # without a password, no further step is required
     page = client.get(reverse("mfa_activate_totp")).content.decode()
     secret = page.partition('id="totp-key">')[2].partition("<")[0]
     answer = client.post(reverse("mfa_activate_totp"), {"code": code(secret)}, follow=False)
@@ -120,5 +120,5 @@ def test_turning_it_off_asks_who_one_is(people, secret):
     off = reverse("mfa_deactivate_totp")
     assert client.post(off).headers["Location"].startswith(reverse("account_reauthenticate"))
     assert Authenticator.objects.exists()
-    client.post(reverse("account_reauthenticate") + f"?next={off}", {"password": PASSWORD, "next": off})  # and continues where the request came from
+    client.post(reverse("account_reauthenticate") + f"?next={off}", {"password": PASSWORD, "next": off})  # then resumes the original request
     assert not Authenticator.objects.exists()

@@ -1,4 +1,4 @@
-"""Guessing passwords is slowed down across all web processes: the counts are rows of the database."""
+"""Guessing passwords is slowed down across all web processes, because the counts are rows in the database."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def test_five_wrong_passwords_close_a_name_for_that_address(people, alice):
         assert "Wrong name or password" in attempt("alice", "wrong")
     assert "Too many wrong attempts" in attempt("alice", PASSWORD)
     assert AuditEntry.objects.filter(team=alice.personal_team, action="sign_in.refused").count() == 5
-    assert "Wrong name or password" in attempt("bob", "wrong")  # others are not locked out with it
+    assert "Wrong name or password" in attempt("bob", "wrong")  # other people are not locked out as well
     CachedValue.objects.all().delete()
     assert attempt("alice", PASSWORD) == ""  # signed in
 
 
 def test_a_stranger_closes_nobodys_name(alice):
-    """Whatever addresses he has: hers is another one."""
+    """The addresses that the attacker uses do not matter, because hers is a different one."""
     for number in range(12):
         for _ in range(6):
             attempt("alice", "wrong", f"10.0.0.{number}")
@@ -58,7 +58,7 @@ def test_a_network_of_addresses_of_version_six_is_one(alice):
 
 
 def test_a_stranger_closes_a_proxy_to_nobody(settings, alice):
-    """If the proxy is configured, each person has a separate address; addresses that he claims in front of it are not trusted."""
+    """If the proxy is configured, each person has a separate address; addresses that a client claims in front of the proxy are not trusted."""
     settings.TRUSTED_PROXIES = [ip_network("10.0.0.1")]
     for number in range(40):
         attempt(f"nobody-{number}", "wrong", **{"X-Forwarded-For": f"7.7.7.{number}, 6.6.6.6"})
@@ -74,10 +74,10 @@ def test_a_browser_that_she_has_used_before_stays_open_where_nobody_configured_t
         attempt(f"nobody-{number % 20}", "wrong")
         attempt("alice", "wrong")
     assert "Too many" in attempt("alice", PASSWORD)
-    assert "Too many" in attempt("bob", "wrong", browser=browser)  # it counts only for her name
+    assert "Too many" in attempt("bob", "wrong", browser=browser)  # the browser's exemption counts only for her name
     for _ in range(5):
         assert "Wrong name or password" in attempt("alice", "wrong", browser=browser)
-    assert "Too many wrong attempts" in attempt("alice", PASSWORD, browser=browser)  # and guessing does not become easier in it
+    assert "Too many wrong attempts" in attempt("alice", PASSWORD, browser=browser)  # and guessing does not become easier in that browser
 
 
 def test_a_known_browser_cannot_be_made_up(alice):

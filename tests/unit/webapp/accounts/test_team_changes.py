@@ -156,7 +156,7 @@ def test_names_of_any_length_and_kind_have_a_team(db):
 def test_switching_is_remembered_and_ends_with_the_membership(people, team):
     bob = people.client("bob")
     bob.post(reverse("accounts:switch"), {"team": str(team.pk)})
-    again = people.client("bob")  # another session
+    again = people.client("bob")  # a different session
     assert "Team Kernel group: switch" in again.get(reverse("runs:list")).content.decode()
     Membership.objects.filter(team=team, user=people.bob).delete()
     assert "Kernel group" not in again.get(reverse("runs:list")).content.decode()

@@ -28,12 +28,12 @@ def _registry() -> Registry:
 
 
 def operations() -> list[tuple[str, str, dict[str, Any]]]:
-    """(method, path, operation)."""
+    """Yields (method, path, operation)."""
     return [(method, path, operation) for path, methods in document()["paths"].items() for method, operation in methods.items()]
 
 
 def operation_at(method: str, path: str) -> dict[str, Any]:
-    """Returns the operation to which an address belongs: one without parameters before one with."""
+    """Returns the operation to which an address belongs: an operation without parameters takes precedence over one with parameters."""
     for template in sorted(document()["paths"], key=lambda template: template.count("{")):
         if method.lower() in document()["paths"][template] and re.fullmatch(re.sub(r"{\w+}", "[^/]+", template), path):
             return document()["paths"][template][method.lower()]
@@ -41,7 +41,7 @@ def operation_at(method: str, path: str) -> dict[str, Any]:
 
 
 def judge(method: str, path: str, answer: HttpResponse) -> dict[str, Any] | None:
-    """Fails unless the document allows the answer: status, media type, every field. Returns its JSON."""
+    """Fails unless the document allows the answer's status, media type and every field. Returns the answer's JSON."""
     operation = operation_at(method, path)
     status, media_type = str(answer.status_code), answer.headers["Content-Type"].partition(";")[0]
     assert status in operation["responses"], f"{method} {path} answers {status}, which its description does not have: {answer.content[:300]!r}"

@@ -1,4 +1,4 @@
-"""What callers rely on: permissions, cursors, keys that create once, limits, the verdict in one object."""
+"""What callers rely on: permissions, cursors, keys that create only once, limits, and the verdict as one object."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_line_ends_make_no_other_task(alice):
     assert [answer.status_code for answer in made] == [201, 200] and made[0].json()["id"] == made[1].json()["id"]
 
 
-# --- creating once
+# --- Creating once
 
 
 def test_the_same_call_with_one_key_creates_once(alice):
@@ -197,7 +197,7 @@ def test_two_calls_at_once_with_one_key_create_once(people, rf):
     assert len(made) == 1 and [json.loads(answer.content) for answer in answers] == [{"number": 1}] * 4
 
 
-# --- limits
+# --- Limits
 
 
 def test_who_calls_too_often_is_told_when_to_come_back(people, caller, monkeypatch):
@@ -216,7 +216,7 @@ def test_a_bucket_fills_up_again():
     assert buckets.take("a", rate, 1.0) == 0 and buckets.take("a", rate, 100.0) == 0
 
 
-# --- steering
+# --- Steering
 
 
 def test_steering_becomes_events_and_is_on_record(people, alice):
@@ -253,7 +253,7 @@ def test_a_run_that_has_ended_is_forked_and_not_steered(people, alice):
     assert answer.status_code == 409 and "Fork" in answer.json()["hint"]
 
 
-# --- verifications
+# --- Verifications
 
 
 def verified(alice, status: str = "passed", **changes) -> dict:
@@ -312,7 +312,7 @@ def test_the_queue_is_told(people, alice):
     assert alice.get(f"{API}/devices").json()["kinds"][0] == {"kind": "cpu", "online": 1, "waiting": 2, "usable": True}
 
 
-# --- artefacts
+# --- Artefacts
 
 
 def test_an_artefact_of_another_run_of_the_team_is_not_in_this_one(people, alice):

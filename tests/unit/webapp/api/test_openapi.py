@@ -1,4 +1,4 @@
-"""The API matches its OpenAPI document: a pass over all operations, and arbitrary other input."""
+"""The API matches its OpenAPI document: one pass over all operations, and arbitrary other input."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_document_is_valid_openapi():
 
 
 def test_no_two_models_share_a_name(monkeypatch):
-    """ninja identifies schemas by name alone: the second of two would describe the first one's answers."""
+    """ninja identifies schemas by name alone: if two schemas shared a name, the second would describe the first one's answers."""
     kept: dict[str, set[str]] = {}
 
     def add(self, definitions: dict) -> None:
@@ -58,7 +58,7 @@ def test_every_operation_is_described():
 
 @pytest.fixture
 def whole(people) -> dict[str, str]:
-    """One of everything: a run with candidates, a verification, a task, a device, a model."""
+    """Creates one of everything: a run with candidates, a verification, a task, a device, a model."""
     Device.objects.create(
         worker="w", kind="cpu", device="cpu", name="Example CPU", model="cpu-x86_64-2c", queue="verify.cpu", doctor={"torch": "2.13.0"}
     )
@@ -78,7 +78,7 @@ def whole(people) -> dict[str, str]:
 
 
 def test_a_pass_over_all_operations(people, alice, whole):
-    """Everything that can be read and done, with each answer checked against its own description."""
+    """Requests everything that can be read or done, and checks each answer against its own description."""
     done = set()
 
     def call(method: str, path: str, body: dict | None = None, status: int | None = None, of: str | None = None) -> dict | None:
@@ -116,7 +116,7 @@ def test_a_pass_over_all_operations(people, alice, whole):
         finish(Run.objects.get(pk=started["id"]), status)
         call("get", f"/verifications/{started['id']}", status=200)
     left = {(method, path.removeprefix("/api/v1")) for method, path, _ in operations()} - done
-    assert left == {("get", "/runs/{run_id}/events/stream")}  # over a real socket: tests/integration/api
+    assert left == {("get", "/runs/{run_id}/events/stream")}  # tested over a real socket: tests/integration/api
 
 
 BODIES = [
@@ -132,7 +132,7 @@ def test_no_body_breaks_anything(alice, whole):
     before = Run.objects.count()
     for path in [template.format(**whole) for method, template, _ in operations() if method == "post"]:
         BUCKETS.clear()
-        for body in [body for body in BODIES if not (body == "{}" and path.endswith("/forks"))]:  # a fork as it is, at its end
+        for body in [body for body in BODIES if not (body == "{}" and path.endswith("/forks"))]:  # an unchanged fork at the run's end
             answer = alice.post(path, data=body.encode("utf-8", "surrogatepass") if body is not None else b"", content_type="application/json")
             assert answer.status_code in (400, 409, 422), (path, body, answer.content[:300])
             problem = judge("post", path, answer)

@@ -1,4 +1,4 @@
-"""The arena's pages: who may see one, what a start creates, and what the table shows for finished runs."""
+"""The arena's pages: who may see one, what starting one creates, and what the table shows for finished runs."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ NEW = (
 
 
 def measured_run(user: User, old: str = OLD, new: str = NEW, **fields) -> Run:
-    """Candidates 1 and 2 passed, tier full."""
+    """Returns a run whose candidates 1 and 2 passed in the full tier."""
     run = make_result(user, **fields)
     add_verification(run, number=1, ratio=1.0)
     for number, source in ((1, old), (2, new)):

@@ -1,4 +1,4 @@
-"""The page of a diff: its sides, its options, who may see it."""
+"""A diff's page: its sides, its options, and who may see it."""
 
 from __future__ import annotations
 

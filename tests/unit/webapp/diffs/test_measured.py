@@ -1,4 +1,4 @@
-"""Requesting the effect of each hunk, with a verifier whose answers are set here; who may ask, and what the pages show."""
+"""Requesting the effect of each hunk, with a verifier whose answers are set here: who may request it, and what the pages show."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def answer(job: VerifyJob, speedup: tuple[float, float, float] | None, status: s
 
 
 class Canned:
-    """A verifier's client. Removing the wasted work made the program fast; the copy does not matter; the rest is wrong."""
+    """A verifier's client that reports that removing the wasted work made the program fast, that the copy does not matter, and that the rest is
+    wrong."""
 
     def __init__(self):
         self.jobs: list[VerifyJob] = []
@@ -66,7 +67,7 @@ def measure_all(client: Canned) -> None:
 
 
 def queued(state: str) -> list[tuple[str, int]]:
-    """Returns the jobs that wait for hunks in this state; other tests leave jobs of other hunks."""
+    """Returns the jobs waiting for hunks in this state; other tests leave jobs for other hunks behind."""
     hunks = list(MeasuredHunk.objects.filter(state=state).values_list("pk", flat=True))
     with connection.cursor() as cursor:
         cursor.execute(

@@ -1,4 +1,4 @@
-"""A single hunk reverted: what can be known about it without a device."""
+"""A single hunk reverted: what can be determined about it without a device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One world for a whole file: each request runs in a savepoint that is rolled back."""
+"""One world for a whole file: each request runs in a savepoint that is then rolled back."""
 
 from __future__ import annotations
 

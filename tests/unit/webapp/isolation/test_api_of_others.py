@@ -1,4 +1,4 @@
-"""Every operation of the API on one team's objects, as the OpenAPI document lists them: with tokens and sessions of another team in every role, with
+"""Every operation of the API on one team's objects, as the OpenAPI document lists them: with another team's tokens and sessions in every role, with
 tokens of insufficient scope, as a viewer, and anonymously."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from webapp.runs.models import Run
 
 pytestmark = pytest.mark.django_db
 READS, SUBMITS = {"read", "admin"}, {"submit", "admin"}
-# Scopes any one of which suffices, if they are not "read" for reading and "submit" for changes.
+# If the scope is not "read" for reading and "submit" for changes, any one of these suffices.
 SCOPES_OF = {
     "verify_program": {"verify", "admin"},
     "submit_result": {"verify", "admin"},
@@ -29,12 +29,12 @@ SCOPES_OF = {
     "list_devices": set(SCOPES),
     "me": set(SCOPES),
 }
-STREAMED = {"stream_events"}  # not Django's: test_sockets_of_others.py
+STREAMED = {"stream_events"}  # not served by Django: see test_sockets_of_others.py
 UNAUTHORISED = 401
 
 
 def operations() -> list[tuple[str, str, str]]:
-    """(id, method, path)"""
+    """Returns (id, method, path) for each operation."""
     return [
         (operation["operationId"], method.upper(), path)
         for path, methods in api.get_openapi_schema()["paths"].items()
@@ -44,7 +44,7 @@ def operations() -> list[tuple[str, str, str]]:
 
 
 def bodies(world: World) -> dict[str, dict[str, Any]]:
-    """Returns the body that each changing operation expects, with A's ids where it takes one."""
+    """Returns the body that each changing operation expects, with A's ids wherever it takes an id."""
     program = world.run.task.source.replace("class Model(", "class ModelNew(")
     return {
         "verify_program": {"task": str(world.run.task_id), "program_source": program},
@@ -111,7 +111,7 @@ def test_ids_of_another_team_in_a_body_are_no_ids(world):
 
 
 def test_a_token_is_for_its_own_team_alone(world):
-    """A person who is in both teams: the token for one gives no access to the other."""
+    """If a person is in both teams, the token for one gives no access to the other."""
     both = world.people["owner"]
     Membership.objects.create(team=world.other, user=both, role="owner")
     token = world.token(both, world.other)

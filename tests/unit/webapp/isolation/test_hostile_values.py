@@ -1,4 +1,4 @@
-"""Whatever an address, a form or a body contains, the answer is a sentence and never an internal error."""
+"""Whatever an address, a form or a body contains, the answer is a sentence, never an internal error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from webapp.environment import ROOT
 
 pytestmark = pytest.mark.django_db
 PAGES = [p for p in patterns() if not p.name.startswith("api:")]
-# A NUL, half a character, a number beyond every column, a digit that is not one, and a malformed address.
+# A NUL, half a character, a number too large for any column, a digit that is not a decimal digit, and a malformed address.
 VALUES = ["\0", "\udcff\ud800", "9" * 30, "²", "http://["]
 READ = re.compile(r"(?:GET|POST|query|params)(?:\.get(?:list)?\(|\[)\s*[\"'](\w[\w-]*)[\"']")
 FIELDS = re.compile(r"^    (\w+) = forms\.", re.MULTILINE)
@@ -26,7 +26,7 @@ FIELDS = re.compile(r"^    (\w+) = forms\.", re.MULTILINE)
 
 @cache
 def names() -> list[str]:
-    """Every parameter that some view reads."""
+    """Returns every parameter that any view reads."""
     texts = [path.read_text() for path in (ROOT / "webapp").rglob("*.py")]
     found = {name for text in texts for name in [*READ.findall(text), *FIELDS.findall(text)]}
     assert len(found) > 30
@@ -34,7 +34,7 @@ def names() -> list[str]:
 
 
 def sent(value: str) -> str:
-    """As a client can send it: surrogates only as bytes that are not UTF-8."""
+    """Encodes a value as a client can send it: surrogates only as bytes that are not UTF-8."""
     return value.encode("utf-8", "surrogatepass").decode("latin-1") if "\ud800" in value else value
 
 

@@ -1,4 +1,4 @@
-"""Every page of one team, requested in every role of another team, by a viewer if it makes a change, and signed out."""
+"""Every page of one team, requested in every role of another team, by a viewer if it makes a change, and without signing in."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PUBLIC = {
     "account_reset_password_done", "account_reset_password_from_key", "account_reset_password_from_key_done", "account_email_verification_sent",
     "account_confirm_email", "fleet:enrol", "accounts:sign_in_link", "accounts:invitation", "accounts:sign_out", "review:shared",
 }  # fmt: skip
-# What a viewer may change: only the viewer's own things.
+# Things that a viewer may change: only the viewer's own.
 VIEWER_MAY = {
     "review:read": "how far one has read",
     "review:mark_read": "one's notifications",
@@ -39,11 +39,11 @@ VIEWER_MAY = {
     "tasks:check": "parsing a text",
     "tasks:module": "parsing a text",
 }  # fmt: skip
-PERSONAL = ("account_", "mfa_")  # the user's own means of signing in
+PERSONAL = ("account_", "mfa_")  # the user's own sign-in methods
 
 
 def pages(world, of_team: bool):
-    """The addresses that the world fills: `test_every_address_can_be_filled` covers the others."""
+    """Returns the addresses that the world fills: `test_every_address_can_be_filled` covers the others."""
     return [p for p in PAGES if world.fills(p) is not None and world.of_team(p) == of_team]
 
 
@@ -53,7 +53,7 @@ def test_every_address_can_be_filled(world):
 
 @pytest.mark.slow
 def test_what_is_tried_is_there(world):
-    """As the owner of the team; otherwise, the refusals of the others would prove nothing."""
+    """Requests them as the owner of the team; otherwise, the refusals to the others would prove nothing."""
     for user in (*world.people.values(), *world.strangers.values()):
         assert user.get_username() in ask(user, "GET", reverse("accounts:account")).body.decode()
     found = {}
@@ -81,7 +81,7 @@ def test_things_of_one_team_are_not_below_anothers(world):
     found = {}
     for pattern in pages(world, True):
         own = {name: value for name, value in containers.items() if name in pattern.parameters}
-        if not own or set(pattern.parameters) <= set(own) | {"number", "tab", "seq"}:  # these count within the container
+        if not own or set(pattern.parameters) <= set(own) | {"number", "tab", "seq"}:  # these are numbered within the container
             continue
         if "sides" in pattern.parameters:
             own["sides"] = f"{world.run.pk}:{world.by_parameter['number']}...task"
@@ -128,7 +128,7 @@ def test_a_viewer_changes_nothing(world):
 
 @pytest.mark.parametrize("role", quick(["viewer", "member", "owner"], 1))
 def test_pages_without_an_object_tell_strangers_nothing(world, role):
-    """Lists, searches, exports and forms, with A's ids in every parameter that a page reads."""
+    """Tests lists, searches, exports and forms, with A's ids in every parameter that a page reads."""
     stranger = world.strangers[role]
     queries = [
         {},

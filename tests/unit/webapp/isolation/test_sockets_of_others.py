@@ -1,4 +1,4 @@
-"""Every websocket and event stream, for everyone without permission; and open ones when a permission ends."""
+"""Every WebSocket and event stream, for everyone without permission; and what happens to open ones when a permission ends."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from webapp.tasks.models import Task
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
 SOCKETS = [*run_sockets, *review_sockets]
-# The message to each socket that would make it show a run, by its route. A socket that is not listed here fails the test.
+# The message that would make each socket show a run, by route. A socket that is not listed here fails the test.
 OPENINGS = {
     "ws/runs/<uuid:run_id>/": {"type": "open", "since": 0},
     "ws/review/": {"type": "watch", "run": "{run}", "place": "the run"},
 }
-# Routes served besides Django's pages: the stream is tested here, and the tools call the API with the caller's own token.
+# Routes served alongside Django's pages: the stream is tested here, and the tools call the API with the caller's own token.
 HTTP = {"api/v1/runs/<uuid:run_id>/events/stream", "mcp", ""}
 NOT_YOURS, SIGNED_OUT = 4404, 4401
 
@@ -63,7 +63,7 @@ def socket(route: str, run: Run, user) -> WebsocketCommunicator:
 
 
 async def heard(communicator: WebsocketCommunicator, opening: dict | None = None) -> tuple[str, int | None]:
-    """Returns everything that it sent until it fell silent, and the code with which it closed."""
+    """Returns everything that the socket sent until it fell silent, and the code with which it closed."""
     said, code = "", None
     if opening is not None:
         await communicator.connect()

@@ -1,4 +1,4 @@
-"""Makes one request as a given user and returns the outcome. Its effects are rolled back."""
+"""Makes one request as a given user and returns the outcome. The request's effects are rolled back."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Two teams with people in every role, and one object of each kind in the first. A URL whose parameter nothing here fills fails the test: with every
-new page, add what its address names."""
+"""Two teams with people in every role, and one object of each kind in the first. A URL parameter without a value here fails the test: for every new
+page, add whatever its address names."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ from webapp.tasks.models import Suite, Task, TryOut
 
 MARK = "quokka-7431"  # in every text of team A: no one in team B may ever read it
 ROLES = (Membership.OWNER, Membership.MEMBER, Membership.VIEWER)
-# Parameters that name nothing of a team: the installation's own things, and links that are meant for anyone who has them.
+# Parameters that name nothing belonging to a team: the installation's own objects, and links intended for anyone who has them.
 OPEN_PARAMETERS: dict[str, Any] = {"slug": "softmax", "name": "fuse-row-reduction", "token": "invented", "key": "invented", "uidb36": "1"}
 
 
 @dataclass
 class World:
-    team: Team  # A, whose things are tried
-    people: dict[str, User]  # of A, by role
-    strangers: dict[str, User]  # of B, by role
+    team: Team  # A, whose objects the requests are for
+    people: dict[str, User]  # members of A, by role
+    strangers: dict[str, User]  # members of B, by role
     other: Team
     run: Run
-    theirs: Run  # of B
+    theirs: Run  # a run of B's
     by_parameter: dict[str, Any] = field(default_factory=dict)
-    by_name: dict[tuple[str, str], Any] = field(default_factory=dict)  # (URL name, parameter), which take precedence over those by parameter
+    by_name: dict[tuple[str, str], Any] = field(default_factory=dict)  # (URL name, parameter); these take precedence over `by_parameter`
 
     def fills(self, pattern: Pattern) -> dict[str, Any] | None:
-        """Returns the arguments of the URL, or None if a parameter is unknown here."""
+        """Returns the arguments for the URL, or None if a parameter is unknown here."""
         known = OPEN_PARAMETERS | self.by_parameter
         found = {p: self.by_name.get((pattern.name, p), known.get(p)) for p in pattern.parameters}
         return None if any(value is None for value in found.values()) else found
@@ -74,7 +74,7 @@ class World:
         return {"diffs:choose": {"old": "task", "new": str(best)}, "diffs:rows": {"part": "0"}, "tasks:try": chosen}.get(pattern.name, {})
 
     def clear(self) -> None:
-        """Objects on disk, which a rollback does not cover."""
+        """Deletes objects on disk, which a rollback does not cover."""
         shutil.rmtree(settings.LEARNING_DIR, ignore_errors=True)
 
     def token(self, user: User, team: Team, *scopes: str) -> str:
@@ -134,7 +134,7 @@ def make_world() -> World:
         team=team, sha="a" * 64, source=SOURCE, device_kind="cpu", precision="fp32-strict", mode="train", state="finished", asked_by=owner,
         error=MARK, finished_at=timezone.now() + timedelta(seconds=1),
     )  # fmt: skip
-    # People's own programs are an entry of their team; those of workflows belong to everybody.
+    # Programs written by people belong to an entry of their team; those written by workflows belong to everyone.
     entry = Entry.objects.create(key=f"verify {team.pk}", workflow="verify", team=team)
     result = Result.objects.get(run=run)
     result.entry = entry
@@ -192,5 +192,5 @@ def make_world() -> World:
 
 
 def ids(world: World) -> list[str]:
-    """A's objects, to be sent wherever a page takes them as input."""
+    """Returns the ids of A's objects, to be sent wherever a page takes them as input."""
     return [str(value) for value in world.by_parameter.values() if isinstance(value, uuid.UUID)]

@@ -1,4 +1,4 @@
-"""What finished runs teach: rows from their events, the record of a strategy, and inspirations that avoid a benchmark's split."""
+"""Lessons from finished runs: rows made from their events, the record of a strategy, and inspirations that avoid a benchmark's split."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from webapp.runs.trace.projection import rebuild
 from webapp.tasks.models import Suite, Task
 
 PLAN = {"steps": [{"id": "g1", "operators": ["softmax", "layer norm"]}]}
-# number, parent, strategy, status, ratio, expected
+# number, parent, strategy, status, ratio, expected ratio
 CANDIDATES = [
     (1, None, "fuse-row-reduction", "passed", 1.5, None),
     (2, 1, "vectorise", "passed", 1.5, 1.3),
@@ -27,7 +27,7 @@ CANDIDATES = [
 
 
 def finish(run: Run, best: int | None = 3, outcome: str = "improved") -> Run:
-    """The trace of a stitch run with four candidates, the third of which is the confirmed result."""
+    """Appends the trace of a stitch run with four candidates, the third of which is the confirmed result."""
     team = run.team_id
     task = {"sha": run.task.sha, "name": run.task.name}
     append(run.pk, [NewEvent(kind="run.started", payload={"task": task, "workflow": "stitch", "device": "cpu", "precision": "fp32-strict"})])
@@ -50,7 +50,7 @@ def finish(run: Run, best: int | None = 3, outcome: str = "improved") -> Run:
         }
         append(run.pk, [NewEvent(kind="candidate.proposed", span=span, payload=proposed)])
         speedup = {"ratio": ratio, "low": ratio * 0.98, "high": ratio * 1.02} if ratio else None
-        before = next((r for n, _, _, _, r, _ in CANDIDATES if n == parent), None)  # timed in turn with its parent program
+        before = next((r for n, _, _, _, r, _ in CANDIDATES if n == parent), None)  # timed in alternation with its parent program
         gain = {"ratio": ratio / before, "low": ratio / before * 0.98, "high": ratio / before * 1.02} if ratio and before else None
         verdict = {"key": f"{span}#1", "job": "verify", "candidate": number, "status": status, "tier": "quick", "speedup": speedup, "gain": gain}
         append(run.pk, [NewEvent(kind="verification.finished", span=span, payload=verdict)])
@@ -157,7 +157,7 @@ def test_quotients_of_two_speedups_over_eager_are_discarded(people):
     from django.apps import apps
 
     run = finish(make_run(people.alice))
-    Learned.objects.filter(run=run, candidate=2).update(realised=1.35, outcome="gained")  # as it used to be written
+    Learned.objects.filter(run=run, candidate=2).update(realised=1.35, outcome="gained")  # the form in which it used to be written
     import_module("webapp.knowledge.migrations.0002_gains_in_turn").discard(apps, None)
     kept = {row.candidate: (row.outcome, row.realised) for row in Learned.objects.filter(run=run)}
     assert kept[1] == ("gained", 1.5) and kept[2] == ("not measured", None) and kept[4][0] == "not right"

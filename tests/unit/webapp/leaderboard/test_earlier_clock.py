@@ -1,4 +1,4 @@
-"""Results from an earlier clock of the verifier are labelled, and never ranked with current ones."""
+"""Results from an earlier clock of the verifier are labelled, and are never ranked with current ones."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_run_without_a_result_counts_where_its_programs_were_tried(people):
 
 @pytest.fixture
 def as_before(people):
-    """One result per clock, as in a database from before clocks had versions: one setup, no flag."""
+    """Leaves one result per clock, as in a database from before clocks had versions: one setup, no flag."""
     for ratio, clock in ((9.0, 1), (3.0, CLOCK), (2.0, CLOCK)):
         make_ranked(people.alice, "softmax", ratio, clock=clock)
     one = Setup.objects.get(clock=CLOCK)

@@ -1,4 +1,4 @@
-"""One record per column: the table, its order, the exports, the command line and the document show the same columns."""
+"""There is one record per column: the table, its order, the exports, the command line and the document show the same columns."""
 
 import csv
 import io
@@ -37,7 +37,7 @@ def test_every_column_is_on_the_page_in_the_exports_and_in_a_terminal(people):
     terminal = lists.leaderboard(json.loads(json.dumps(exported)))
     assert [told["field"] for told in exported["columns"]] == [column.exported for column in COLUMNS]
     for column in COLUMNS:
-        assert column.heading(1.0, "best") in shown and column.heading(1.0, "") in terminal  # a page leads with the best baseline
+        assert column.heading(1.0, "best") in shown and column.heading(1.0, "") in terminal  # a page begins with the best baseline
         assert (f"sort={column.key}" in shown) == column.sorts
         assert column.exported in exported["entries"][0] and column.exported in in_csv
     assert exported["entries"][0]["dollars_per_run"] == 0.12 and "$0.12" in shown and "$0.120" in terminal

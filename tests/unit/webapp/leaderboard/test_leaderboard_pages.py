@@ -109,7 +109,7 @@ def test_results_are_filtered_searched_and_of_one_task(people):
         assert f">{count} result" in text(client, f"{RESULTS}?{query}"), query
 
 
-# --- who may do what
+# --- Who may do what
 
 
 def seen_by(client, run: Run, visibility: str) -> int:
@@ -140,7 +140,7 @@ def test_only_owners_choose_what_the_team_prefers(people):
     assert Result.objects.get().visibility == "private"
 
 
-# --- suites
+# --- Suites
 
 
 def test_imported_levels_and_the_ten_are_suites(people):
@@ -194,7 +194,7 @@ def test_a_list_without_tasks_is_refused(people):
         read_tasks(people.alice, ["", "# nothing"])
 
 
-# --- exports
+# --- Exports
 
 
 def test_exports_hold_what_the_pages_show_and_keep_their_schema(people):

@@ -1,4 +1,4 @@
-"""Pages of single results by cursor."""
+"""Paging through single results by cursor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COUNT = 120
 
 @pytest.fixture
 def many(people) -> list[str]:
-    """Runs in the order of the newest; pairs have the same time, so pages must break ties."""
+    """Creates runs, newest first; pairs of them have the same time, so pages must break ties."""
     template = make_ranked(people.alice, "a", 2.0)
     result = template.result
     runs = [Run(team=template.team, task=template.task, title=f"run {n}", state="finished", created_by=people.alice) for n in range(COUNT)]

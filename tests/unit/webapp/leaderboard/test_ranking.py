@@ -118,7 +118,7 @@ def test_sorting(people, sort, first):
     assert board(people.alice, Filters(sort=sort)).entries[0].name.short == f"stitch · {first}"
 
 
-# --- verdicts
+# --- Verdicts
 
 
 @pytest.mark.parametrize("value", ["questioned", "hack", "retracted"])
@@ -149,13 +149,13 @@ def test_an_accepted_result_stays(people):
     assert rows(board(people.alice, Filters()))["stitch · built-in"].passed == 1
 
 
-# --- who sees what
+# --- Who sees what
 
 
 def test_a_result_is_its_teams_until_it_is_published(people):
     run = make_ranked(people.alice, "secret", 2.0)
     assert board(people.bob, Filters()).entries and not board(people.charlie, Filters()).entries
-    Run.objects.filter(pk=run.pk).update(published=True)  # through any page or call: a trigger carries it over
+    Run.objects.filter(pk=run.pk).update(published=True)  # by any page or call: a trigger passes it on
     assert [task.name for task in board(people.charlie, Filters()).tasks] == ["secret"]
     Run.objects.filter(pk=run.pk).update(published=False)
     assert not board(people.charlie, Filters()).rows
@@ -195,7 +195,7 @@ def test_a_team_prefers_who_sees_new_results_and_a_choice_survives_a_rebuild(peo
     assert Result.objects.get(run=run).visibility == "private" and Listing.objects.get(run=run).visibility == "private"
 
 
-# --- the projection
+# --- The projection
 
 
 COMPARED = [field.name for field in Result._meta.fields if field.name != "id"]

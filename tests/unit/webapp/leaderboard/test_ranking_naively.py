@@ -1,5 +1,5 @@
-"""The fast ranking against a naive one: every figure of every board recomputed run by run in plain Python, over random runs of several teams, while
-results are judged, withdrawn, published and hidden, and suites and filters change."""
+"""The fast ranking compared with a naive one: every figure on every board is recomputed run by run in plain Python, over random runs of several
+teams, while results are judged, withdrawn, published and hidden, and suites and filters change."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SELECTIONS = [
 
 
 def play(people, draws: random.Random) -> list[Run]:
-    """Random finished runs of two teams, on the same tasks by the same entries, written as the projection writes them."""
+    """Creates random finished runs of two teams, on the same tasks by the same entries, written as the projection writes them."""
     make_suite(people.alice, TASKS[:5])
     for name in TASKS[5:]:
         make_task(people.alice, name)
@@ -72,7 +72,7 @@ def play(people, draws: random.Random) -> list[Run]:
 
 
 def change(draws: random.Random, people, runs: list[Run]) -> None:
-    """What people do to results: judge, withdraw, publish, hide, and delete a run."""
+    """Does what people do to results: judge, withdraw, publish and hide them, and delete a run."""
     for _ in range(25):
         run = draws.choice(runs)
         by = people.alice if run.team == people.alice.personal_team else people.charlie
@@ -86,11 +86,12 @@ def change(draws: random.Random, people, runs: list[Run]) -> None:
     gone.delete()
 
 
-# --- the naive ranking
+# --- The naive ranking
 
 
 def counting(viewer: User, filters: Filters) -> tuple[dict, dict, Setup]:
-    """(entry, task's hash) -> (the result that counts, the number of runs); ... -> a result that a verdict removed."""
+    """Returns two maps: (entry, task's hash) -> (the result that counts, the number of runs), and (entry, task's hash) -> a result that a verdict
+    removed."""
     teams = set(Membership.objects.filter(user=viewer).values_list("team", flat=True))
     groups, out = defaultdict(list), {}
     everything = list(Result.objects.select_related("entry", "setup", "subject", "run").order_by("pk"))
@@ -198,7 +199,7 @@ def test_every_board_is_what_a_naive_recomputation_gives(people):
 
 @pytest.mark.django_db(transaction=True)
 def test_two_results_of_one_group_that_come_together_take_turns_in_deciding_which_counts():
-    """Neither transaction sees the other's row: without turns both rows would count."""
+    """Neither transaction sees the other's row: unless they took turns, both rows would count."""
     from threading import Event, Thread
 
     user = User.with_team("ada")

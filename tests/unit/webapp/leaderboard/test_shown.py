@@ -1,4 +1,4 @@
-"""Pages of one task and one result, badges, and what a team opens to people without an account."""
+"""Pages of a single task and a single result, badges, and what a team opens to people without an account."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_nothing_is_seen_without_an_account_until_a_team_opens_what_it_has_publi
         assert seen_by_anybody(closed) == set()
         texts = "".join(Client().get(address).content.decode() for address in pages(run))
         assert closed.task.name not in texts and closed.team.name not in texts.replace(run.team.name, "")
-    # Evidence, exports and everything else still require an account.
+    # Evidence, exports and all other pages still require an account.
     for name in ("csv", "json", "entries_csv", "suites"):
         assert Client().get(reverse(f"leaderboard:{name}")).status_code == 302
     result = Result.objects.get(run=run)

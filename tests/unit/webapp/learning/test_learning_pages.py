@@ -1,4 +1,4 @@
-"""Pages about trainings: who may see what, curves that grow while a training writes, rollouts as traces, and damaged files."""
+"""Pages about training runs: who may see what, curves that grow while a run writes, rollouts as traces, and damaged files."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_supervised_trainings_have_a_loss_and_no_rollouts(people, place):
     lines(folder / "metrics.jsonl", [{"step": 1, "loss": 2.5, "norm": 1.0, "tokens": 90, "seconds": 0.5}])
     shown = page(people, "alice", "training", "sft")
     assert "Loss" in shown and "Rollouts" not in shown
-    (folder / "run.json").unlink()  # from a version that wrote none
+    (folder / "run.json").unlink()  # from a version that did not write any
     assert "Loss" in page(people, "alice", "training", "sft")
 
 
@@ -211,7 +211,7 @@ def test_the_page_has_its_key_and_is_in_the_bar_once_there_is_a_training(people,
 
 
 class Kernels:
-    """Two turns: the first is wrong, the second right."""
+    """A task with two turns: the first answer is wrong, the second right."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -1,4 +1,4 @@
-"""A training's folder in the trainer's format, without a trainer."""
+"""A training run's folder in the trainer's format, written without a trainer."""
 
 from __future__ import annotations
 

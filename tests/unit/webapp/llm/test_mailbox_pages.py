@@ -1,4 +1,4 @@
-"""The mailbox: pending requests are shown to the run's team, a reply is sent once, and the orchestrator finds it."""
+"""The mailbox: pending requests are shown to the run's team, a reply is sent only once, and the orchestrator finds it."""
 
 from __future__ import annotations
 

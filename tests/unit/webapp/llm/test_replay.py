@@ -1,4 +1,5 @@
-"""*Replay this request*: a run's request to a model is sent again, edited or to another model, and the reply is shown next to the first one."""
+"""*Replay this request*: a run's request to a model is sent again, after editing or to another model, and the new reply is shown next to the first
+one."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class FakeModels:
 
 @pytest.fixture
 def asked(people):
-    """A run with one exchange; returns its `llm.requested`."""
+    """Creates a run with one exchange and returns its `llm.requested`."""
     for name in ("slow", "fast"):
         Profile.objects.create(name=name, kind="openai", model=name)
     run = make_run(people.alice)

@@ -1,4 +1,4 @@
-"""Webhooks reach only public addresses, whatever a name server says, and follow no redirects."""
+"""Webhooks reach only public addresses, whatever a name server answers, and follow no redirects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INSIDE = [
 
 
 def answers(monkeypatch, *addresses: str) -> None:
-    """Every name resolves to these addresses."""
+    """Makes every name resolve to these addresses."""
 
     def told(host, port, *_, **__):
         families = [(socket.AF_INET6 if ":" in address else socket.AF_INET, address) for address in addresses]
@@ -34,7 +34,7 @@ def test_no_name_leads_inside(monkeypatch, address):
     answers(monkeypatch, address)
     with pytest.raises(AddressRefused, match="may not reach"):
         resolved(parsed("https://example.com/hook"))
-    answers(monkeypatch, "93.184.215.14", address)  # one bad address among good ones
+    answers(monkeypatch, "93.184.215.14", address)  # one forbidden address among permitted ones
     with pytest.raises(AddressRefused, match="may not reach"):
         resolved(parsed("https://example.com/hook"))
 
@@ -76,7 +76,7 @@ def test_an_operator_opens_a_network_also_for_plain_http(monkeypatch, settings):
 
 
 class Server:
-    """A host on loopback that answers one request with these bytes, and keeps what it received."""
+    """A server on loopback that answers one request with these bytes, and keeps what it received."""
 
     def __init__(self, answer: bytes, hold: bool = False):
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -98,7 +98,7 @@ class Server:
 
 @pytest.fixture
 def here(settings):
-    """The operator allows loopback."""
+    """Makes the operator allow loopback."""
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
 
 
@@ -108,7 +108,7 @@ def test_a_message_arrives_with_the_hosts_name_at_the_address_that_was_checked(m
 
     def told(host, port, *_, **__):
         asked.append(host)
-        address = "127.0.0.1" if len(asked) == 1 else "10.9.9.9"  # another answer a moment later
+        address = "127.0.0.1" if len(asked) == 1 else "10.9.9.9"  # a different answer a moment later
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
 
     real = socket.getaddrinfo

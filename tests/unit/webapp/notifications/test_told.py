@@ -1,4 +1,4 @@
-"""Runs that end, verdicts that change and baselines that overtake: who is notified, on the page, by mail, by webhook."""
+"""Runs that end, verdicts that change and baselines that overtake: who is notified, on the page, by mail and by webhook."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_kinds_are_switched_off_one_by_one(people, settings, monkeypatch):
 
 @pytest.fixture
 def faster_baseline(monkeypatch):
-    """From now on torch.compile takes this many milliseconds, while eager takes 3."""
+    """Makes torch.compile take this many milliseconds from now on, while eager takes 3."""
 
     def measured(ms: float) -> None:
         monkeypatch.setitem(ranked.BASELINE_MS, "compile", ms)
@@ -130,12 +130,12 @@ def faster_baseline(monkeypatch):
 
 
 def test_a_baseline_overtakes_once_and_only_what_was_ahead(people, faster_baseline):
-    ahead = make_ranked(people.alice, "softmax", 2.0)  # takes 1.5 ms; the best baseline 2.0
+    ahead = make_ranked(people.alice, "softmax", 2.0)  # takes 1.5 ms; the best baseline takes 2.0 ms
     make_ranked(people.alice, "gelu", 2.0)
     make_ranked(people.alice, "softmax", 1.2)
     assert not Overtaken.objects.exists()
     faster_baseline(1.0)
-    make_ranked(people.bob, "softmax", 1.1, published=False)  # another team's own measurement has no effect on others
+    make_ranked(people.bob, "softmax", 1.1, published=False)  # another team's own measurement does not affect others
     assert not Overtaken.objects.exists()
     make_ranked(people.charlie, "softmax", 1.1, published=True)
     found = Overtaken.objects.get()
@@ -147,7 +147,7 @@ def test_a_baseline_overtakes_once_and_only_what_was_ahead(people, faster_baseli
 
 def test_a_baseline_that_is_hardly_faster_overtakes_nothing(people, faster_baseline):
     make_ranked(people.alice, "softmax", 2.0)
-    faster_baseline(1.45)  # the program's 1.5 ms is known to 5 %
+    faster_baseline(1.45)  # the program's 1.5 ms is known only to within 5 %
     make_ranked(people.alice, "softmax", 1.1)
     assert not Overtaken.objects.exists()
 
@@ -160,7 +160,7 @@ def test_a_new_best_of_the_same_team_is_not_overtaken(people, faster_baseline):
 
 
 def sent(delivery: Delivery, monkeypatch, answer) -> Delivery:
-    """One attempt, to which the other side gives this answer; whatever it then queues is not sent."""
+    """Makes one attempt, to which the receiver gives this answer; whatever the attempt then queues is not sent."""
     monkeypatch.setattr(posting, "post", answer)
     jobs.deliver_hook(delivery=delivery.pk)
     return Delivery.objects.get(pk=delivery.pk)
@@ -177,7 +177,7 @@ def test_what_fails_is_tried_again_with_pauses_that_grow_and_then_given_up(peopl
         pauses.append(round((found.next_at - found.at).total_seconds()))
     assert len(pauses) == len(jobs.BACK_OFF) and pauses == sorted(pauses) and pauses[-1] > 3600
     assert (found.state, found.said, found.attempts) == ("failed", "HTTP 503", len(jobs.BACK_OFF) + 1)
-    assert sent(delivery, monkeypatch, broken).attempts == found.attempts  # once given up, it stays given up
+    assert sent(delivery, monkeypatch, broken).attempts == found.attempts  # once abandoned, it stays abandoned
     page = people.client("alice").get(reverse("notifications:hooks")).content.decode()
     assert "failed" in page and "HTTP 503" in page and "example.com/…om/x" in page and "https://example.com/x" not in page
 

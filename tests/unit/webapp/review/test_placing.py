@@ -1,4 +1,4 @@
-"""Lines found again in another version of a program."""
+"""Finding lines again in another version of a program."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_lines_move_with_what_stands_above_them():
 
 
 def test_of_equal_lines_the_neighbours_decide():
-    after = BEFORE[:2] + BEFORE[9:] + [""] + BEFORE[2:9]  # the two functions swapped
+    after = BEFORE[:2] + BEFORE[9:] + [""] + BEFORE[2:9]  # with the two functions swapped
     assert after[place(anchored(4), after).line - 2] == "def forward(x):"
     assert after[place(anchored(11), after).line - 2] == "def backward(g):"
     assert after[place(anchored(7), after).line - 2] == "        total += x[i]"

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
 
 @pytest_asyncio.fixture(autouse=True)
 async def closed_hub():
-    """A request from a page's tasks after the hub was closed would reopen the hub, and nothing would close it again."""
+    """Closes the pages first: a request from a page's tasks after the hub was closed would reopen the hub, and it would never be closed again."""
     yield
     while Page.opened:
         await Page.opened.pop().socket.disconnect()
@@ -59,7 +59,7 @@ class Page:
         await self.socket.send_to(text_data=json.dumps(message))
 
     async def until(self, kind: str, **wanted) -> dict:
-        """Returns the next message of a kind that contains this; skips others."""
+        """Returns the next message of a kind that contains this, and skips others."""
         async with asyncio.timeout(10):
             while True:
                 heard = json.loads(await self.socket.receive_from(timeout=10))

@@ -1,4 +1,4 @@
-"""Verdicts: who may give which, which one applies, and that results leave rankings with them."""
+"""Verdicts: who may give which, which one applies, and that results are removed from rankings by them."""
 
 from __future__ import annotations
 

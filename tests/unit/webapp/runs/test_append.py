@@ -62,7 +62,7 @@ def test_unknown_run(db):
 
 @pytest.mark.django_db(transaction=True)
 def test_a_reader_that_follows_four_writers_misses_nothing(user):
-    """Sequence numbers become visible in order: a reader that asks for `seq > last` sees each event once."""
+    """Sequence numbers become visible in order: a reader that requests `seq > last` sees each event once."""
     from tests.unit.webapp.cast import make_run
 
     run = make_run(user)

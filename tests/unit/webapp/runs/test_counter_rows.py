@@ -1,4 +1,4 @@
-"""Counters on a candidate's page: measured, not measured with the reason, and profiles from before counters existed."""
+"""Counters on a candidate's page: measured, not measured (with the reason), and profiles from before counters existed."""
 
 import pytest
 from django.urls import reverse
@@ -59,7 +59,7 @@ def test_what_was_not_measured_says_why():
 
 @pytest.fixture
 def page(people):
-    """The page's tab with a profile attached to candidate 4."""
+    """Returns the page's tab with a profile attached to candidate 4."""
     run = sample_run.create_run(people.alice)
     sample_run.play(run)
     candidate = run.candidates.get(number=4)

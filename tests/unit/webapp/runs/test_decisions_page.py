@@ -1,4 +1,4 @@
-"""The tree of decisions on a run's page: nested lists from the server, refreshed for a page with an older tree, and nothing if no tree is kept."""
+"""The decision tree on a run's page: nested lists from the server, refreshed for a page with an older tree, and no tree if none is kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def grown() -> Tree:
 
 
 def told(tree: Tree):
-    """An attempt at n1 with a gain, as the workflow would record it."""
+    """Appends an attempt at n1 with a gain, as the workflow would record it."""
     before = {node.id: Posterior({}).of(node.strategies, node.promise) for node in tree.open}
     tree.nodes["n1"].predicted = before["n1"]
     tree.settled(tree.nodes["n1"], 1)

@@ -1,4 +1,4 @@
-"""The queue takes turns: between teams, then people, then runs. One person's hundred runs never keep another's waiting."""
+"""The queue takes turns between teams, then people, then runs: one person's hundred runs never keep another's waiting."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from webapp.runs.workers.rescue import rescue
 
 
 def fetch(*queues: str) -> str | None:
-    """Returns what the next worker with a free slot gets: the run's id, or the job's name if it belongs to no run."""
+    """Returns what the next worker with a free slot gets: the run's id, or the job's name if it does not belong to a run."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT task_name, args FROM procrastinate_fetch_job_v2(%s::varchar[], NULL)", [list(queues)])
         name, arguments = cursor.fetchone()

@@ -1,4 +1,4 @@
-"""The hand-over: requested once, claimed by the right process, finished once, whatever dies."""
+"""The hand-over: requested once, claimed by the right process, and finished once, whichever process dies."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def queued() -> list[dict]:
 
 
 def die(queue: str = "verify.cpu") -> None:
-    """A worker takes a job and never responds again."""
+    """Makes a worker take a job and never respond again."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT worker_id FROM procrastinate_register_worker_v1()")
         (worker,) = cursor.fetchone()

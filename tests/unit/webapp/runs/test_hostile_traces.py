@@ -1,4 +1,4 @@
-"""A trace written by a stranger is accepted, or refused with a sentence; the pages of an accepted one work."""
+"""A trace written by a stranger is either accepted or refused with a sentence; the pages of an accepted one work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from webapp.runs.trace.on_disk import TraceRefused, import_trace
 EXAMPLE = ROOT / "examples/traces/attention"
 EVENTS = [json.loads(line) for line in (EXAMPLE / "trace.jsonl").read_bytes().splitlines()]
 VALUES = ["gone", None, 10**400, "x" * 9000, [], {}, -1, [1], {"a": 1}, "\0", "\ud800", True]
-TRIED = 40  # out of some thousand
+TRIED = 40  # out of several thousand
 
 
 def places(value: Any, path: tuple = ()) -> Iterator[tuple]:
@@ -35,7 +35,7 @@ def places(value: Any, path: tuple = ()) -> Iterator[tuple]:
 
 
 def changed(seed: int) -> tuple[list[dict], str]:
-    """The example's events with one value in one of them replaced."""
+    """Returns the example's events with one value in one of them replaced."""
     rng = random.Random(seed)
     events = copy.deepcopy(EVENTS)
     kind = rng.choice(sorted({event["kind"] for event in EVENTS}))

@@ -1,4 +1,4 @@
-"""The engine's two ports over Postgres: journal and verifier."""
+"""The engine's two ports, implemented over Postgres: journal and verifier."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from webapp.runs.models import Run
 from webapp.runs.sockets import socket_urlpatterns
 from webapp.runs.trace.append import append
 
-ACK_FRAMES, ACK_CHARACTERS = 8, 65_536  # the page's rule (static/js/run/connection.js)
+ACK_FRAMES, ACK_CHARACTERS = 8, 65_536  # the page's own rule (static/js/run/connection.js)
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
 
 
@@ -119,7 +119,7 @@ async def test_so_many_frames_and_no_more_before_an_acknowledgement(monkeypatch)
         frames.append(await client.batch(acknowledge=False))
     await write(run, notes(1))
     assert await client.socket.receive_nothing(timeout=0.3)
-    await client.say(type="ack", seq=frames[0]["last"] - 1)  # nothing that was sent is left: no room
+    await client.say(type="ack", seq=frames[0]["last"] - 1)  # this acknowledges too little: there is still no room
     assert await client.socket.receive_nothing(timeout=0.1)
     await client.say(type="ack", seq=frames[0]["last"])
     await client.batch(acknowledge=False)
@@ -276,12 +276,12 @@ async def test_everybody_together_costs_one_query_for_news_and_one_for_rights(mo
     await write(run, notes(1))
     for client in clients:
         await client.until(2)
-    assert not asked.count(ALLOWED) and asked.count(hub_module.SELECT_WITHIN) <= 3  # one for each wake-up: the first note's may still arrive
+    assert not asked.count(ALLOWED) and asked.count(hub_module.SELECT_WITHIN) <= 3  # one for each wake-up: that of the first note may still arrive
     await sync_to_async(access_changed)()
     while ALLOWED not in asked:
         await asyncio.sleep(0.05)
     await asyncio.sleep(0.2)
-    assert asked.count(ALLOWED) <= 2  # the second one, in case the slow poll comes just now
+    assert asked.count(ALLOWED) <= 2  # the second one, if the slow poll happens now
     for client in clients:
         assert client.seen == [1, 2]
         await client.leave()
@@ -295,7 +295,7 @@ async def test_who_comes_late_reads_from_the_database_and_then_goes_on_with_the_
         await write(run, notes(10))
     await first.until(40)
     late = await Client(run, user).open(since=0)
-    unlikely = await Client(run, user).open(since=45)  # a cursor beyond the end: nothing until the run gets there
+    unlikely = await Client(run, user).open(since=45)  # a cursor beyond the end: no events until the run reaches it
     await late.until(40)
     await write(run, notes(7))
     await asyncio.gather(first.until(47), late.until(47), unlikely.until(47))
@@ -369,7 +369,7 @@ async def test_other_messages_end_the_connection(text):
 
 
 async def test_a_socket_opens_once():
-    """Each opening would have its own window, for a page that reads nothing."""
+    """Each opening would have its own window, even for a page that reads nothing."""
     user, run = await cast()
     await write(run, notes(3))
     client = await Client(run, user).open()

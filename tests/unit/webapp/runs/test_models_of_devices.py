@@ -1,4 +1,4 @@
-"""A run on any GPU stays with the GPU model of its first job, and its jobs go to every free verifier of that model."""
+"""A run on any GPU stays with the GPU model of its first job, and its jobs go to any free verifier with that model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows follow from the events: rewriting them changes nothing, and repairs what was wrong."""
+"""Rows are derived from the events: rewriting them changes nothing, and repairs what was wrong."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def report(tier: str, ratio: float) -> Report:
 
 @pytest.fixture
 def worked(run) -> Run:
-    """A run as its writers leave it: two candidates, a failed and two passed verifications, one of which a second verifier repeated."""
+    """Creates a run as its writers leave it: two candidates, one failed and two passed verifications, one of which a second verifier repeated."""
     device = Device.objects.create(worker="w-cpu", kind="cpu", device="cpu", name="A CPU", model="cpu-2c", queue="verify.cpu")
     Run.objects.filter(pk=run.pk).update(lease_epoch=1)
     program = artefacts.put(run.team_id, PROGRAM.encode(), "text/x-python", "program.py").model_dump()
@@ -114,7 +114,7 @@ def test_what_the_rows_say(worked):
     assert worked.started_at and worked.finished_at
     first, second = Candidate.objects.filter(run=worked).order_by("number")
     assert first.verification.status == "infrastructure_error" and first.verification.attempt == 2
-    assert second.verification.tier == "full"  # the quick one came later and does not win
+    assert second.verification.tier == "full"  # the quick one came later and does not take precedence
     assert second.timeline is not None and second.parent_number == 1
     verdict = second.verification
     assert (verdict.speedup, verdict.speedup_low, verdict.best_baseline, verdict.best_baseline_speedup) == (3.0, 2.9, "compile", 1.5)

@@ -1,4 +1,4 @@
-"""The run, candidate and timeline pages, their fragments and files, for Alice (owner), Bob (her team) and Charlie (an outsider)."""
+"""The run, candidate and timeline pages, with their fragments and files, for Alice (owner), Bob (her team) and Charlie (an outsider)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of runs: ticked rows, tags, saved filters, and what needs attention."""
+"""The list of runs: ticked rows, tags, saved filters, and runs that need attention."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_ticked_runs_are_tagged_found_by_it_and_untagged(people):
     runs = [make_result(people.alice), make_run(people.alice), make_run(people.alice)]
     client = people.client("bob")
     named = {"with": [str(run.pk) for run in runs[:2]]}
-    for _ in range(2):  # twice counts once
+    for _ in range(2):  # ticking a run twice counts once
         client.post(TICKED, named | {"action": "tag", "tag": "  for  the paper "})
     assert set(Tag.objects.values_list("name", flat=True)) == {"for the paper"} and Tag.objects.count() == 2
     assert titles(client, tag="for the paper") == 2 and titles(client, tag="no such") == 0 and titles(client) == 3

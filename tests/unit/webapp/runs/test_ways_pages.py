@@ -1,4 +1,4 @@
-"""A run with several ways shows them side by side, with and without a script."""
+"""A run with several branches shows them side by side, with and without a script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded Postgres under our own supervision."""
+"""The embedded Postgres under our own supervisor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from webapp.supervisor.postgres import EmbeddedPostgres, PostgresError, as_unpri
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """A data directory with a cluster as left by its first start: making one takes seconds, copying it does not."""
+    """Copies a data directory with a cluster as its first start leaves it: creating one takes seconds, but copying it does not."""
     data = tmp_path_factory.mktemp("cluster")
     postgres = EmbeddedPostgres(data)
     postgres.start()
@@ -75,7 +75,7 @@ def test_who_reaches_the_socket_still_needs_the_password(tmp_path, started, pass
 
 
 def test_a_cluster_that_trusted_everybody_is_converted_at_start(tmp_path, started):
-    """As in installations from before there were passwords: `initdb --auth=trust`, with tables in it."""
+    """Such a cluster comes from an installation older than passwords: `initdb --auth=trust`, with tables in it."""
     data = tmp_path / "data"
     old = EmbeddedPostgres(data)
     data.mkdir(mode=0o700)
