@@ -180,8 +180,8 @@ def rows(results: dict[str, dict[str, Any]]) -> str:
 def summary(results: dict[str, dict[str, Any]]) -> str:
     """Formats Markdown tables: counts per level, then the groups left to PyTorch, most expensive first."""
     lines = ["# Coverage of KernelBench by the built-in compiler", ""]
-    lines += ["Made by `python bench/coverage.py`; floors are those of an H200. Each row of the JSON says the commit that it is of (`at`);"]
-    lines += ["`--resume` adds the rows that are missing.", ""]
+    lines += ["Made by `python bench/coverage.py`; floors are those of an H200. Each row of the JSON names the commit that it belongs to (`at`);"]
+    lines += ["`--resume` adds the missing rows.", ""]
     lines += [
         "| level | tasks | captured | planned | with own kernels | built by nvcc | own share of the floor time (mean) |",
         "|---|---|---|---|---|---|---|",

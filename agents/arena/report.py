@@ -18,7 +18,7 @@ from agents.choices.workflows import played_by_the_compiler
 from agents.show import markdown
 
 JSON, MARKDOWN = "arena.json", "arena.md"
-PLAYED_HEAD = ["workflow", "regret at the end", "within 5 % of the best", "programs until then", "calls until then", "not right", "gains a program"]
+PLAYED_HEAD = ["workflow", "regret at the end", "within 5 % of the best", "programs up to then", "calls up to then", "not correct", "gains a program"]
 
 
 def write(out: Path, content: Mapping[str, Any], text: str) -> None:
@@ -58,7 +58,7 @@ def of_runs(
         "",
         markdown(HEAD, cells(found)),
         "",
-        "Success: a confirmed program that is right and faster than eager. Geometric mean of the confirmed speedups against eager, 1.0 where there "
+        "Success: a confirmed program that is correct and faster than eager. Geometric mean of the confirmed speedups against eager, 1.0 if there "
         f"is none; in brackets: {INTERVAL}. The worst seed is the one with the lowest geometric mean. Spending is the mean of a run.",
     ]
     lines += ["", "Not ended:", "", *(f"- {line}" for line in waiting)] if waiting else []
@@ -95,18 +95,18 @@ def of_plays(
     lines = [
         f"# Arena on landscapes: {', '.join(s.workflow for s in found)}",
         "",
-        f"{warning}{measured}; {len(seeds):,} seeds; a played model of quality `{quality.name}`; budget {under} a run. "
-        "Real engine and real workflows; model, programs and times are played.",
+        f"{warning}{measured}; {len(seeds):,} seeds; a simulated model of quality `{quality.name}`; budget {under} a run. "
+        "The engine and the workflows are real; the model, the programs and the times are simulated from the table.",
         "",
         markdown(PLAYED_HEAD, [played_cells(name, values) for name, values in figures.items()]),
         "",
-        "Regret: how far a run's final program falls short of the speed of the table's fastest program. Programs and calls until then: the median "
-        'over all plays; "-" where most never come within 5 %.',
+        "Regret: how far a run's final program falls short of the speed of the table's fastest program. Programs and calls up to that point: the "
+        'median over all plays; "-" where most plays never get within 5 %.',
         "",
         markdown(HEAD, cells(found)),
         "",
         f"Geometric mean of the speedup against eager by the table; in brackets: {INTERVAL}. Tokens, dollars and seconds are drawn from the stated "
-        "distributions, wall seconds are those of model and verifier together.",
+        "distributions; wall seconds cover the model and the verifier together.",
         "",
         "## Why",
         "",
@@ -116,7 +116,7 @@ def of_plays(
         "",
         markdown(*regret_table(figures)),
         "",
-        "## The played model",
+        "## The simulated model",
         "",
         described(quality),
     ]
@@ -164,14 +164,14 @@ def by_task(rows: Sequence[Row], workflows: Sequence[str]) -> str:
 def described(quality: Quality) -> str:
     q = quality
     return (
-        f"Each choice of its first program differs from the compiler's with probability {q.perturbed:g}. A change answers the diagnosed bottleneck "
-        f"with probability {q.insight:g}, and with probability {q.foresight:g} it is the better one of two that were considered. Faults are "
-        f"correlated: for each choice it has, with probability {q.family_fault:g}, a wrong idea: every program with it fails until one repair "
-        f"with the report's evidence succeeds (probability {q.repair:g} each time); besides, a program fails on its own with probability "
-        f"{q.program_fault:g}. A call reads {q.tokens_in:g} and writes {q.tokens_out:g} tokens in the median (lognormal, deviations of the logarithm "
-        f"{q.tokens_in_log:g} and {q.tokens_out_log:g}), at {1e6 * q.dollars_in:g} and {1e6 * q.dollars_out:g} dollars a million, and takes "
-        f"{q.seconds_first:g} s and a second for {q.tokens_a_second:g} tokens written. Where a workflow has no model ({played_by_the_compiler()}) "
-        "the compiler's rules take its place, without cost or faults."
+        f"Each choice of its first program differs from the compiler's with probability {q.perturbed:g}. A change answers the diagnosed "
+        f"bottleneck with probability {q.insight:g}, and with probability {q.foresight:g} it is the better of two that were considered. "
+        f"Faults are correlated: with probability {q.family_fault:g} it has a wrong idea about a choice: every program with that choice fails "
+        f"until one repair with the report's evidence succeeds (probability {q.repair:g} each time); in addition, a program fails for its own "
+        f"reasons with probability {q.program_fault:g}. A call reads {q.tokens_in:g} and writes {q.tokens_out:g} tokens in the median "
+        f"(lognormal, deviations of the logarithm {q.tokens_in_log:g} and {q.tokens_out_log:g}), at {1e6 * q.dollars_in:g} and "
+        f"{1e6 * q.dollars_out:g} dollars per million, and takes {q.seconds_first:g} s plus one second for every {q.tokens_a_second:g} tokens "
+        f"written. Where a workflow has no model ({played_by_the_compiler()}) the compiler's rules take its place, without cost or faults."
     )
 
 

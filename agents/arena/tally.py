@@ -126,7 +126,7 @@ def explanation(tallies: dict[str, Tally]) -> str:
     best, (tally, figures) = order[0], found[order[0]]
     said = [
         f"{best} ends {100 * figures['final_regret']:.1f} % short of the speed of the table's fastest program on average over {tally.plays:,} plays, "
-        f"and comes within {100 * (1 - NEAR_BEST):.0f} % of it in {100 * figures['near_best']['share']:.0f} % of them."
+        f"and gets within {100 * (1 - NEAR_BEST):.0f} % of it in {100 * figures['near_best']['share']:.0f} % of them."
     ]
     if len(order) > 1:
         second, (_, other) = order[1], found[order[1]]
@@ -142,7 +142,7 @@ def _difference(best: str, a: dict[str, Any], second: str, b: dict[str, Any]) ->
     """Returns the figures that differ between the two best workflows."""
     middle = len(a["mean_regret_by_program"]) // 2
     gained = f"{100 * a['gains_a_program']:.0f} % of the programs of {best} were the fastest so far, {100 * b['gains_a_program']:.0f} % of {second}'s"
-    failed = f"{100 * a['failed_programs']:.0f} % against {100 * b['failed_programs']:.0f} % were not right"
+    failed = f"{100 * a['failed_programs']:.0f} % against {100 * b['failed_programs']:.0f} % were not correct"
     halfway = [100 * side["mean_regret_by_program"][middle] for side in (a, b)]
     return f"{gained}; {failed}; after {middle} programs they were {halfway[0]:.1f} % and {halfway[1]:.1f} % short of the best."
 
@@ -156,4 +156,4 @@ def _brief(name: str, tally: Tally, figures: dict[str, Any]) -> str:
     else:
         spent = f"no calls, {programs:.1f} programs"
     near = figures["near_best"]["share"]
-    return f"{name}: {spent}, {100 * figures['failed_programs']:.0f} % not right, within 5 % of the best in {100 * near:.0f} %."
+    return f"{name}: {spent}, {100 * figures['failed_programs']:.0f} % not correct, within 5 % of the best in {100 * near:.0f} %."

@@ -64,7 +64,7 @@ def values_of(knobs: Sequence[Knob], places: dict[str, int]) -> dict[str, int]:
 
 
 async def descend_numbers(run: Engine, situation: Situation, roles: Roles, start: Attempt, most: int, path: str = "descend") -> str:
-    """Tunes the numbers of `start` and adds the programs to the situation's attempts. Returns the result as a sentence."""
+    """Tunes the numeric parameters of `start` and adds the resulting programs to the situation's attempts. Returns the result as a sentence."""
     knobs = list(roles.coder.knobs(situation, start))
     combinations = prod(len(knob.values) for knob in knobs)
     if combinations < 2:

@@ -236,8 +236,7 @@ struct glances {
     long count;
 };
 
-/* Waits until the call has begun, or should have, and its instant has come. Returns 0 if the call has ended before that. Once the party waits for its
- * go, a short wait is spent spinning, because a thread that sleeps would be late. */
+/* Waits until the call has begun, or should have, and its instant has come. Returns 0 if the call has ended before that. While the party waits for its start signal, a short wait is spent spinning, because a sleeping thread would wake too late. */
 static int comes(const struct watch *watch, const struct glances *glances, const struct glance *call) {
     int64_t ready = 0, left;
     while ((int32_t)(*glances->begun - call->go) < 0) {

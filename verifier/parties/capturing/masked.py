@@ -152,7 +152,7 @@ class _Regions:
         return chosen if node.target is aten.index_put.default else self._new(node, aten.copy_.default, (target, chosen))
 
     def _equal(self, one: Node, other: Node) -> bool:
-        """Returns whether two masks are computed from the same values, which nothing changes in between."""
+        """Returns whether two masks are computed from the same values, with no changes to them in between."""
         first, last = sorted((self.place[one], self.place[other]))
         return one is other or _made_of(one) == _made_of(other) and not any(first <= at <= last for at in self.changes)
 
