@@ -98,7 +98,7 @@ class Network:
         kept = []
         drawn = False
         for node in reversed(nodes):
-            # removing a draw would change the numbers of the later ones
+            # removing a draw would change the numbers that later operators draw
             if node.name in wanted or node.op == ASSERTION or drawn and _draws(node):
                 kept.append(node)
                 drawn |= _draws(node)

@@ -106,7 +106,7 @@ def times(plan: CompilerPlan, options: Options, report: Report, profile: Profile
 
 
 def groups_of_kernels(plan: CompilerPlan, options: Options, report: Report, profile: Profile | None, source: str) -> dict[str, list[Group]]:
-    """Returns the groups that each of our own kernels computes. A group that runs several kernels counts for the longest of them."""
+    """Returns the groups that each of our own kernels computes. A group that runs several kernels is assigned to the longest one."""
     seen = kernel_times(report, profile)
     found: dict[str, list[Group]] = {}
     for group, kernels in _running(plan, options, seen, source):
