@@ -21,7 +21,7 @@ _DEF = re.compile(rb"(async\s+)?def\s+")
 
 
 class SourceText:
-    """Prints the statements of a source file. `renamed` maps methods of the class `owner` to their new names."""
+    """Prints the statements of a source file. `renamed` maps methods of `owner`, a class, to their new names."""
 
     def __init__(self, source: str, owner: ast.ClassDef, renamed: dict[str, str]):
         self.lines = _LINE_END.split(source.removeprefix("\ufeff"))
