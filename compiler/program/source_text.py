@@ -1,4 +1,4 @@
-"""Converts source statements to text: verbatim if that yields the same program, otherwise as Python unparses their syntax tree.
+"""Converts source statements to text: verbatim if that yields the same program, otherwise by unparsing their syntax tree.
 
 A statement is kept verbatim if it does not share a line with another statement and, for class members, is indented by four spaces like the printed
 text around it. All others are printed from their syntax tree: statements with tabs, two-space indentation, several statements per line, or private
