@@ -1,5 +1,4 @@
-"""The built-in compiler: a Planner and a Coder without an LLM. All of its functions are pure functions of their data; none of them runs or imports a
-task."""
+"""The built-in compiler: a Planner and a Coder without an LLM. All its functions are pure, and none of them runs or imports a task."""
 
 from compiler.figures import DeviceFigures
 from compiler.options import Move, Options

@@ -48,7 +48,7 @@ class Match:
     family: str
     anchor: str
     members: tuple[str, ...]
-    value: str  # input of the tail: the anchor, or the one result of it that is used
+    value: str  # input of the tail: the anchor, or whichever of its results is used
     reads: tuple[str, ...]  # values that the kernel reads; views are read through `network.layouts`
     groups: tuple[int, ...]  # number of the value's axes per index variable of the kernel: (1, 1, 2) for n, c and a position in an image
     detail: Any = None  # sizes, strides and anything else that the family derived

@@ -177,7 +177,7 @@ def shifted(network: Network, node: Node, axis: int) -> Around | None:
 
 
 def tile_of(work: Work) -> tuple[int, int]:
-    """Returns the number of threads per block, and of groups of four elements per thread and tile."""
+    """Returns the number of threads per block and the number of groups of four elements per thread and tile."""
     quarters = -(-work.detail.length // 4)
     threads = 256 if quarters >= 512 else 128
     threads = work.knob("block", threads)

@@ -29,8 +29,8 @@ CONVOLUTIONS = {f"aten.conv{rank}d.default": (False, rank) for rank in (1, 2, 3)
 CONVOLUTIONS |= {f"aten.conv_transpose{rank}d.{'default' if rank == 1 else 'input'}": (True, rank) for rank in (1, 2, 3)}
 POOLS = {f"aten.avg_pool{rank}d.default": rank for rank in (1, 2, 3)}
 OF_WEIGHTS = "stitch.of_weights"  # a tensor computed once: args are the weights, kwargs["code"] is Python over {0}, {1}, ... and `device`
-MOST_BLOCKS = 9  # maximum number of sums over parts of an image; with more, splitting the convolution does not pay off
-BORDER = 8  # a subtracted part is at most 1/8 of the axis; a larger one would cause too much cancellation
+MOST_BLOCKS = 9  # maximum number of sums over parts of an image; beyond this number, splitting the convolution does not pay off
+BORDER = 8  # a subtracted part is at most 1/8 of the axis, because a larger one would cause too much cancellation
 
 Range = tuple[int, int]
 

@@ -1,8 +1,8 @@
 """Selects values to store in channels-last layout (N, H, W, C), which tensor-core convolutions read and write.
 
 With the default layout, cuDNN transposes the images before and after every 16-bit convolution. If the convolutions and the operators between them use
-the channels-last layout, only the inputs are transposed. Values read through views that this layout cannot express (such as a flattened image) keep
-the default layout.
+the channels-last layout, only the inputs are transposed. Values that are read through views that this layout cannot express (such as a flattened
+image) keep the default layout.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     h = activation(linear(cat(x[t], h), weights))                     a cell written by hand
     h = activation(linear(h, weights) + linear(x, weights)[t])        nn.RNN as torch.export decomposes it
 
-become `aten.rnn_tanh` or `aten.rnn_relu` over x, and readers of the states read the steps of its result. If each state is multiplied by the same
-weights and the products are concatenated at the end, they become one product.
+become `aten.rnn_tanh` or `aten.rnn_relu` over x, and operators that read a state now read the corresponding step of the result. If each state is
+multiplied by the same weights and the products are concatenated at the end, they become one product.
 """
 
 from __future__ import annotations

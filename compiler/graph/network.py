@@ -98,7 +98,7 @@ class Network:
         kept = []
         drawn = False
         for node in reversed(nodes):
-            # removing a draw would change the numbers of the later ones
+            # removing a draw would change the numbers that later operators draw
             if node.name in wanted or node.op == ASSERTION or drawn and _draws(node):
                 kept.append(node)
                 drawn |= _draws(node)
@@ -230,7 +230,7 @@ def push_slices(nodes: list[Node]) -> list[Node]:
             users.setdefault(name, []).append(node)
     specs = {node.name: node.outputs[0] for node in nodes if node.outputs}
     result: list[Node] = []
-    moved: dict[str, Node] = {}  # split -> the operator that it splits and that it is moved ahead of
+    moved: dict[str, Node] = {}  # split -> the operator whose result it splits, which it now precedes
     for node in nodes:
         readers = users.get(node.name, [])
         tensors = [a["ref"] for a in node.args if isinstance(a, dict) and "ref" in a]

@@ -1,5 +1,5 @@
-"""Computes how many bytes of a tensor a kernel or an operator reads or writes: those in the part that its domain covers or, for a gathered tensor,
-those of the gathered elements."""
+"""Computes how many bytes of a tensor a kernel or an operator reads or writes: the bytes in the part that its domain covers or, for a gathered
+tensor, the bytes of the gathered elements."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _gathered(kernel: Kernel, access: Access, item: int) -> int:
 
 
 def read_by(network: Network, node: Node, name: str) -> int:
-    """Returns the number of bytes that an operator reads from the tensor `name`, which is one of its arguments."""
+    """Returns the number of bytes that an operator reads from its argument `name`, a tensor."""
     spec = network.spec(name)
     size = size_bytes(spec)
     first = node.args[0] if node.args else None
@@ -48,7 +48,7 @@ def read_by(network: Network, node: Node, name: str) -> int:
 
 
 def read_within(network: Network, base: str, members: Collection[str]) -> int:
-    """Returns the number of bytes of the tensor `base` that the operators `members` read, but at most its size. Views themselves read nothing."""
+    """Returns the number of bytes of `base` that the operators in `members` read, at most the size of the tensor. Views themselves read nothing."""
     size, total = size_bytes(network.spec(base)), 0
     for member in members:
         node = network.nodes[member]

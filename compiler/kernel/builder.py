@@ -39,7 +39,7 @@ class Builder:
         self._loads: dict[tuple[Any, ...], str] = {}
         self._computed: dict[tuple[Any, ...], str] = {}
         self._arguments: dict[str, Argument] = {}  # by graph value
-        self.accumulated = ""  # the value whose loads become an unrounded accumulator
+        self.accumulated = ""  # the value whose loads are replaced with an unrounded accumulator
 
     def _domain(self) -> None:
         distinct = set(self.reductions.values())
@@ -369,7 +369,7 @@ class Builder:
         if covered & needed == needed and (self.inner or not self.kernel.reduces):
             return "full"
         if covered & needed == rows and self.kernel.ops[op].level == "row" and self.outer_only(covered):
-            if not self.kernel.reduces:  # such kernels have elements but no rows, so nothing would be stored
+            if not self.kernel.reduces:  # such kernels have elements but no rows, so a per-row store would never run
                 raise Refused(f"{name} is one value, and no element of the kernel")
             return "row"
         raise Refused(f"{name} has another shape than the kernel's rows and elements")

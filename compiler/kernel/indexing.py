@@ -19,7 +19,7 @@ from compiler.kernel.lowering import lowers, result
 from verifier.graph import Node
 
 INDICES = ("int64", "int32")
-MOST_PARTS = 8  # maximum number of parts per concatenation, because each element reads every part (at the nearest position)
+MOST_PARTS = 8  # maximum number of parts per concatenation; each element reads every part (at the nearest position)
 
 
 @dataclass

@@ -43,8 +43,8 @@ class Schedule:
 
     def named(self, at: int, name: str) -> bool:
         """Returns whether `name` needs a variable in pass `at`. It needs one in three cases: it is an operand of a maximum or minimum, which would
-        print it several times; it is one side of a select, both sides of which are always computed because a branch would prevent SIMD; or it is read
-        from memory that a store other than the last one overwrites."""
+        print it several times; it is one side of a select, both sides of which are always computed because a branch would prevent SIMD; or it is
+        loaded from memory that a store other than the last one overwrites."""
         step = self.passes[at]
         chosen = any(op.kind == "where" and name in op.args for op in step.elements)
         overwritten = {store.access.argument for store in step.stores[:-1]}

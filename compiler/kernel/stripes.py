@@ -17,8 +17,8 @@ FULL = 0.75  # minimum fraction of all waves of blocks that the planes must fill
 
 
 def stage_lines(kernel: Kernel) -> int:
-    """Returns the number of lines per stage: as many as fit while their total size is a multiple of 16 bytes. Returns 0 if the kernel is not of this
-    kind."""
+    """Returns the number of lines per stage: as many as fit such that their total size is a multiple of 16 bytes. Returns 0 if the kernel is not of
+    this kind."""
     loads = [op for op in kernel.ops.values() if op.kind == "load" and op.level == "full"]
     if len(loads) != 1 or len(kernel.inner) != 1 or len(kernel.outer) < 2 or any(store.level == "full" for store in kernel.stores):
         return 0

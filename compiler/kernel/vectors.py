@@ -60,7 +60,7 @@ def vector_width(kernel: Kernel, most: int = 8) -> int:
 
 
 def index_type(kernel: Kernel, axes: list[int], count: int) -> str:
-    """Returns the type of variables that count to `count`, and of addresses that are computed from those of `axes`. Each 64-bit variable costs
+    """Returns the type for variables that count up to `count` and for addresses computed from the variables of `axes`. Each 64-bit variable costs
     several instructions."""
     furthest = max(abs(access.offset) + sum((kernel.sizes[n] - 1) * abs(access.strides[n]) for n in axes) for access in kernel.accesses())
     return "int" if max(count, furthest) < 2**31 else "long"

@@ -21,9 +21,9 @@ HOST_US = 12.0  # host time per group of an unrecorded forward, for allocations,
 FEWEST_RECORDED = 4  # minimum number of groups; with fewer, copying inputs and results costs as much as recording saves
 WORTH = 0.05  # share of the program's time below which a group is left alone
 REACHED = {"own kernel": 0.95, "library": 0.8, "pytorch": 0.7}  # fraction of the peak rates that is usually achieved
-# Figures for those of our own kernels that achieve less, keyed by one of their operators. They are medians over the KernelBench programs on an H200
-# (bench/results/kernelbench-h200.md, "Own kernels against their floors"; 2026-11-25). There were few one-dimensional convolutions, so they use the
-# figures of two-dimensional ones.
+# Figures for those of our own kernels that achieve a smaller fraction, keyed by one of their operators. They are medians over the KernelBench
+# programs on an H200 (bench/results/kernelbench-h200.md, "Own kernels against their floors"; 2026-11-25). There were few one-dimensional
+# convolutions, so they use the figures of two-dimensional ones.
 REACHED_BY = {
     "conv transpose3d": 0.15, "conv3d": 0.24, "conv transpose2d": 0.35, "conv transpose1d": 0.35, "gru": 0.4, "lstm": 0.4, "convolution": 0.43,
     "conv1d": 0.43, "batch norm": 0.58, "group norm": 0.62, "bmm": 0.66, "matrix product": 0.66, "linear": 0.7, "layer norm": 0.72, "softmax": 0.75,
@@ -35,7 +35,7 @@ Bound = Literal["memory", "compute", "launch"]
 
 
 def bound_of(group: Group, figures: DeviceFigures) -> Bound:
-    """Returns what determines a group's floor: memory traffic or arithmetic, or "launch" if its launch takes longer than both."""
+    """Returns what limits a group: memory traffic, arithmetic, or "launch" if its launch takes longer than both."""
     memory = figures.memory_ms(group.bytes)
     if group.floor_ms * 1e3 < figures.launch_us:
         return "launch"
@@ -53,8 +53,8 @@ def expected_ms(group: Group, figures: DeviceFigures, precision: str = "fp32-str
 
 def launch_bound(plan: CompilerPlan) -> bool:
     """Returns whether the host would be the bottleneck of a forward that is not recorded as a CUDA graph. So far, this is the case for nine of the
-    KernelBench programs measured on an H200, and for all nine, the recorded version was the fastest. For the other 80, it is not the case, and the
-    recorded version was the fastest for only one of them."""
+    KernelBench programs measured on an H200, and the recorded version was the fastest for all nine. It was the fastest for only one of the other
+    80."""
     if plan.graph is None or not plan.target.on_gpu or not plan.graph.recordable or len(plan.groups) < FEWEST_RECORDED:
         return False
     paces = [max(group.floor_ms / PACE[group.space], plan.figures.launch_us / 1e3) for group in plan.groups]
@@ -106,7 +106,7 @@ def times(plan: CompilerPlan, options: Options, report: Report, profile: Profile
 
 
 def groups_of_kernels(plan: CompilerPlan, options: Options, report: Report, profile: Profile | None, source: str) -> dict[str, list[Group]]:
-    """Returns the groups that each of our own kernels computes. A group that runs several kernels counts for the longest of them."""
+    """Returns the groups that each of our own kernels computes. A group that runs several kernels is assigned to the longest one."""
     seen = kernel_times(report, profile)
     found: dict[str, list[Group]] = {}
     for group, kernels in _running(plan, options, seen, source):

@@ -64,7 +64,7 @@ class CompilerPlan(BaseModel):
     groups: list[Group]
     graph: Graph | None
     floor_ms: float
-    reason: str = ""  # why nothing could be planned
+    reason: str = ""  # the reason why nothing could be planned
     notes: list[str] = []
 
     def summary(self) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def make_plan(
 
 
 def _cause(group: Group) -> str:
-    """Returns why a group has no kernel of our own. All reasons that merely name the library are replaced by a single one."""
+    """Returns the reason why a group has no kernel of our own. Reasons that merely name the library are all replaced by the same one."""
     return "left to the library" if group.reason.endswith("is the library's") else group.reason
 
 

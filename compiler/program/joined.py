@@ -29,11 +29,11 @@ class Place:
     end: int
 
     def of(self, whole: str) -> str:
-        """Returns the place as an expression over the variable of the whole."""
+        """Returns an expression for the place in terms of the variable of the whole."""
         return f"{whole}[:, {self.start}:{self.end}]"
 
     def taken(self, network: Network, part: str, work: Work) -> bool:
-        """Makes the kernel write the part to its place if possible. Returns whether it does."""
+        """Makes the kernel write the part to its place if possible. Returns whether that succeeded."""
         stores = [store for store in work.tail.kernel.stores if work.tail.kernel.arguments[store.access.argument].value == part]
         image, sizes = work.tail.groups[0], work.tail.kernel.sizes
         shape, whole = network.spec(part).shape, network.spec(self.whole)

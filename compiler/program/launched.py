@@ -1,4 +1,4 @@
-"""Determines from a program's text which kernels each launch runs, since names alone do not distinguish kernels with the same operators."""
+"""Determines from a program's text which kernels each launch runs, because kernels with the same operators cannot be distinguished by name alone."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ DYNAMIC = frozenset({"globals", "eval", "exec", "locals", "vars"})  # these func
 
 
 class Reach:
-    """The dependencies in the module `tree`, which defines the class `model`. `apart` holds the names of its declarations, on which no other code
+    """The dependencies in a module (`tree`), which defines the class `model`. `apart` holds the names of its declarations, on which no other code
     depends."""
 
     def __init__(self, tree: ast.Module, model: ast.ClassDef, apart: frozenset[str]):

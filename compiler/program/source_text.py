@@ -1,4 +1,4 @@
-"""Converts source statements to text: verbatim if that yields the same program, otherwise as Python unparses their syntax tree.
+"""Converts source statements to text: verbatim if that yields the same program, otherwise by unparsing their syntax tree.
 
 A statement is kept verbatim if it does not share a line with another statement and, for class members, is indented by four spaces like the printed
 text around it. All others are printed from their syntax tree: statements with tabs, two-space indentation, several statements per line, or private
@@ -21,7 +21,7 @@ _DEF = re.compile(rb"(async\s+)?def\s+")
 
 
 class SourceText:
-    """Prints the statements of a source file. `renamed` maps methods of the class `owner` to their new names."""
+    """Prints the statements of a source file. `renamed` maps methods of `owner`, a class, to their new names."""
 
     def __init__(self, source: str, owner: ast.ClassDef, renamed: dict[str, str]):
         self.lines = _LINE_END.split(source.removeprefix("\ufeff"))

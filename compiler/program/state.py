@@ -14,7 +14,7 @@ class State:
         self.written: set[str] = set()  # state-dict names that are updated before `put`
 
     def counts(self, name: str) -> bool:
-        """Takes over the addition `name` if it only increments a counter that no other operator reads, such as `self.bn.num_batches_tracked += 1`.
+        """Takes over `name`, an addition, if it only increments a counter that no other operator reads, such as `self.bn.num_batches_tracked += 1`.
         Returns whether it did so."""
         node = self.network.nodes[name]
         target = next((t for t, value in self.graph.mutations.items() if value == name), None)

@@ -106,7 +106,7 @@ class Statements:
         return code.format(*(self.value(one["ref"]) for one in self.network.nodes[name].args)) if code else self.value(name)
 
     def read_by(self, node: Node) -> Callable[[str], str]:
-        """Returns the function `value` for the arguments of a library operator. A channels-last convolution receives its image in that layout, and
+        """Returns the `value` function for the arguments of a library operator. A channels-last convolution receives its image in that layout, and
         its weights are converted once."""
         if node.name not in self.network.last or node.op not in CONVOLUTIONS:
             return self.value
@@ -176,7 +176,7 @@ class Statements:
         return next((e for e in self.users if e.spec is not None), None)
 
     def tree(self, tree: Any, top: bool = False) -> str:
-        """Returns the expression for the results of forward, or of a part of it, in the structure of its outputs."""
+        """Returns the expression for the results of forward or a part of it, with the structure of its outputs."""
 
         def leaf(index: int) -> str:
             value = self.graph.outputs[index]

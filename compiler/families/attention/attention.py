@@ -155,7 +155,7 @@ def heads_of(network: Network, names: tuple[str, ...], layouts: tuple[Layout, La
 
 
 def follow(network: Network, node: Node) -> Written | None:
-    """Finds the attention that begins with the product `node`."""
+    """Finds the attention whose first product is `node`."""
     at, between, passed, weighted = node, [], [], None
     while True:
         users = network.users[at.name]

@@ -237,7 +237,7 @@ def knobs_of(work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
 
 
 def least_ms(work: Work) -> float:
-    """Returns the time that the exponentials take (one per score), since their rate is a fixed fraction of the fp32 rate."""
+    """Returns the time that the exponentials take. There is one per score, and their rate is a fixed fraction of the fp32 rate."""
     heads: Heads = work.detail
     return heads.batches * heads.queries * heads.keys * EXPONENTIAL * heads.softmax / work.setting.figures.fp32_gflops / 1e6
 

@@ -29,7 +29,7 @@ from compiler.kernel.text import stride, times
 from verifier.graph import Node
 
 LEAST_FLOPS = 1 << 27
-THIN_FLOPS = 1 << 30  # from this size on, groups of half as many output channels pay off: most of each tile is empty, but the library is even slower
+THIN_FLOPS = 1 << 30  # minimum size at which half of LEAST_SIDE output channels suffice: most of each tile is empty, but the library is even slower
 NAMES = {f"conv{kind}{rank}d": (kind == "_transpose", rank) for kind in ("", "_transpose") for rank in (1, 2, 3)}
 RESERVED_HERE = (*RESERVED, *direct_conv.RESERVED, *windowed.RESERVED,
                  "x", "at_column", "at_position", "image", "position", "of_phase", "steps", "depth", "valid", "source", "tap", "channel",

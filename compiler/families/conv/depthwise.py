@@ -1,7 +1,7 @@
 """Depthwise convolutions with one or more outputs per channel, and with a pointwise tail and prologue.
 
-This includes convolutions from one channel to a few: on tensor cores, three of every four channels and most of 16 outputs would be padding, that is,
-multiplications by zero.
+This includes convolutions from one channel to a few. On tensor cores, three of every four input channels and most of the 16 output channels would be
+padding, that is, multiplications by zero.
 
 The kernel is memory-bound. Each GPU thread computes a vertical strip of outputs, so an input row that it reads serves every window that contains the
 row. The weights of its channel stay in registers.

@@ -30,7 +30,7 @@ RESERVED = ("memory", "weights", "patches", "warp", "lane", "group", "within", "
             "chunk", "plane", "w_at", "h_at", "d_at", "i", "j", "r", "picture", "of_tile", "high", "low", "patch", "column",
             "finished")  # fmt: skip
 SPEED, IDLE = 1.75, 35  # same meaning as in tensor_cores.Tile; fitted to bench/results/windowed-h200.json
-FINISHED = (16, 40)  # channels that a warp writes together, and their stride in floats, with which the lanes of a store access 32 different banks
+FINISHED = (16, 40)  # channels that a warp writes together, and their stride in floats, chosen so that a store accesses 32 different banks
 SHORT_RUNS = {32: 1.0, 16: 1.15, 8: 1.4}  # slowdown by positions per line: before a partial write, memory must read the rest of the sector
 
 

@@ -39,8 +39,8 @@ PLACES = 3  # shared-memory buffers for a stage's weights; the split patch has t
 MOST_ITEMS = 4  # groups of four channels at one position that a thread loads; more groups would not fit in its registers
 KEPT = 1 << 10  # bytes of shared memory that the device reserves in each block
 # Fitted to bench/results/windowed-h200.json, in the unit of tensor_cores.Tile.speed. SPEED is the speed of back-to-back multiplications. WAITING is
-# the speed of a block whose stages wait for each other; such a block also loses IDLE multiplications per output channel at its start and end. FILL is
-# the overhead of one product, expressed in columns.
+# the speed of a block in which each stage waits for the previous one; such a block also loses IDLE multiplications per output channel at its start
+# and end. FILL is the overhead of one product, expressed in columns.
 SPEED, WAITING, IDLE, FILL = 3.6, 5.0, 43500, 30
 RESERVED = ("tile_w", "tile_h", "of_block", "memory", "place", "rows", "step", "from")
 

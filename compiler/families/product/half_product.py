@@ -23,7 +23,7 @@ DEPTH = half_tile.DEPTH
 LEAST_DEPTH = 8
 MOST_BATCHES = 65535  # limit of a grid's second dimension
 LIBRARY_RATE = 0.9  # fraction of peak that the library achieves on large products
-LIBRARY_SHARE = 0.85  # the library's time relative to that of our kernel, if its tiles fit equally well
+LIBRARY_SHARE = 0.85  # the library's time relative to our kernel's if its tiles fit equally well
 LIBRARY_READS = 0.8  # fraction of memory bandwidth when weights dominate: 0.67 and 0.82 in the level 3 MLPs on an H200; our kernel reaches 0.97
 LIBRARY_US = 3.0  # launch overhead of the library's kernel and of a pointwise kernel that follows it
 RESERVED_HERE = (*RESERVED, "stages", "j", "own", "bias_of", "sum", "of_a", "of_b")
@@ -93,7 +93,7 @@ class HalfProduct:
 
 
 def half_of(network: Network, node: Node) -> str | None:
-    """Returns the 16-bit type that all operands and the result share, or None if the types differ or are not 16-bit."""
+    """Returns the 16-bit type of all operands and the result, or None if the types differ or are not 16-bit."""
     dtypes = {network.spec(a["ref"]).dtype for a in node.args if isinstance(a, dict) and "ref" in a} | {spec.dtype for spec in node.outputs}
     only = next(iter(dtypes))
     return only if len(dtypes) == 1 and only in HALVES else None
@@ -110,7 +110,7 @@ def worthwhile(network: Network, node: Node, product: Product, operations: int, 
     written = 2 * product.rows * product.columns * product.batches
     moved = 2 * product.batches * product.depth * (product.rows + product.columns) + written
     theirs = max(operations / figures.half_gflops / LIBRARY_RATE * 1e-3, figures.memory_ms(moved) / reads * 1e3, ours * LIBRARY_SHARE)
-    saved = half_tile.BEGIN_US  # an advantage over the library, whose kernels are not specialised for this shape
+    saved = half_tile.BEGIN_US  # bonus for our kernel, because the library's kernels are not specialised for this shape
     if any(fusible(network, user) for user in network.readers(node.name)):
         saved += LIBRARY_US + figures.memory_ms(2 * written) * 1e3
     return ours <= theirs + saved

@@ -143,7 +143,7 @@ def knobs_of(work: Work, product: Product) -> dict[str, tuple[tuple[int, ...], i
 
 
 def fits(tile: Tile, product: Product) -> bool:
-    """True if the tile is worth trying: along each side, less than half of it is outside the product, or no smaller tile exists."""
+    """True if the tile is worth trying: along each side, less than half of the tile lies outside the product, or there is no smaller tile."""
     return tile.rows < 2 * max(product.even.rows, 16) and tile.columns < 2 * max(product.columns, 32)
 
 

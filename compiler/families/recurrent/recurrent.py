@@ -217,7 +217,7 @@ def cells_of(work: Work) -> Cells:
         "units": work.knob("units", usual.units), "warp-units": work.knob("warp-units", usual.warp_units),
         "batch-parts": work.knob("batch-parts", usual.parts),
     }  # fmt: skip
-    for dropped in (0, 1, 2):  # parameters that do not fit together fall back to their defaults, starting with the last one
+    for dropped in (0, 1, 2):  # if the parameters are incompatible, they fall back to their defaults one by one, starting with the last
         found = choose(recurrence, units, dict(list(wanted.items())[: 3 - dropped]))
         if found is not None:
             return found

@@ -223,7 +223,7 @@ class Kernel:
         return "".join(f", {name} = place {'/' if name == 'i' else '%'} {depth}" for name in used)
 
     def inside(self) -> str:
-        """Returns the condition that a depth index belongs to the layer, or "" if all of them do."""
+        """Returns the condition for a depth index to belong to the layer, or "" if all indices do."""
         found = self.found
         if found.layers == 1:
             return f"k < {found.inputs}" if found.inputs < found.depth else ""

@@ -35,7 +35,7 @@ class Cpp(Library[Shape]):
         return knobs_of(kernel, shape, figures)
 
     def steps(self, kernel: Kernel, shape: Shape) -> list[Step]:
-        """Offers the number of rows whose running sums advance together."""
+        """Offers a knob for the number of rows whose running sums advance together."""
         if shape.style != "scan":
             return []
         others = [n for n in (4, 16) if kernel.rows % n == 0]

@@ -2,8 +2,8 @@
 
 Neighbouring threads process neighbouring rows. The elements of a row are distributed round-robin over the groups of a block and the blocks of a tile.
 Each pass over the rows is a separate kernel. `scratch` holds one double for each reduction, block of the tile and row, and the next kernel combines
-them. If there are many blocks, each would have to combine many partial results. In that case, a small kernel between the passes combines them once
-and appends one double for each reduction and row to `scratch`.
+them. If there are many blocks, each of them would have to combine many partial results. In that case, a small kernel between the passes combines the
+partial results once and appends one double for each reduction and row to `scratch`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reductions over interleaved rows on the GPU. Each thread processes a row or a part of it, and neighbouring threads process neighbouring rows.
 
-`groups` threads share a row. Each processes every `groups`-th element, and they combine their results in shared memory. If a thread's part is short,
-it is loaded into registers once. If it is long, every pass rereads it, with several loads in flight and as many separate sums.
+`groups` threads share a row. Each thread processes every `groups`-th element, and the threads combine their results in shared memory. If a thread's
+part is short, it is loaded into registers once. If it is long, every pass rereads it, with several loads in flight and as many separate sums.
 """
 
 from __future__ import annotations

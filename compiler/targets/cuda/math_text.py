@@ -172,7 +172,7 @@ template <int THREADS> __device__ __forceinline__ double before_in_block(double 
 
 
 def sources(kinds: set[str], kernels: str) -> list[str]:
-    """Returns the functions that the scalar functions `kinds` and the kernels' text need."""
+    """Returns the functions needed by the scalar functions in `kinds` and by the kernels' text."""
     parts = [BOUNDS] if kinds & {"max", "min"} else []
     parts += [SIGMOID] if "sigmoid" in kinds else []
     calls = {name for name in (*BUILT_ON, "::join") if f"{name}<" in kernels or f"{name}(" in kernels}

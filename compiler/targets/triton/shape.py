@@ -29,7 +29,7 @@ class TritonShape:
     warps: int = 4
     unroll: int = 1  # number of concurrent blocks in a loop over a row
     chunks: int = 1
-    cache: bool = False  # each pass over a long row recomputes expensive values; whole rows stay in registers anyway
+    cache: bool = False  # each pass over a long row recomputes expensive values, and whole rows stay in registers anyway
     stream: bool = False  # no store bypasses the cache
 
     @property
