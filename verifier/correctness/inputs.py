@@ -149,8 +149,8 @@ def reshape_distribution(name: str, tensor: torch.Tensor, generator: torch.Gener
 
 
 def _places(tensor: torch.Tensor, generator: torch.Generator) -> list[tuple[int, ...]]:
-    """Picks a few elements from the second half; `one_element` changes the first. A program that examines only one half does not notice changes in
-    the other. Picks none if the tensor is so small that they would be a large part of it."""
+    """Picks a few elements from the second half; `one_element` changes one in the first half. A program that examines only one half does not notice
+    changes in the other. Picks none if the tensor is so small that they would be a large part of it."""
     if tensor.numel() < FEW:
         return []
     at = torch.randint(tensor.numel() // 2, tensor.numel(), (len(SPIKES),), generator=generator, device=generator.device).tolist()

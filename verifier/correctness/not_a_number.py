@@ -95,7 +95,8 @@ def _required(own: torch.Tensor, moved: torch.Tensor, lost: torch.Tensor, kind: 
 
 
 def judged(asked: Asked, outputs: list[torch.Tensor], reference: ReferenceSession, tree: object) -> tuple[str, bool]:
-    """Describes how NaN or infinity is lost (empty if it is not), and returns whether a clamp has swallowed any NaN. The state is unchanged."""
+    """Returns a description of how NaN or infinity is lost (empty if it is not), and whether a clamp has swallowed any NaN. The state is
+    unchanged."""
     outputs = [wide(output) for output in outputs]
     kept = torch.isfinite if asked.infinite else torch.isnan
     gone = [None if mask is None else mask & (kept(value) ^ (not asked.infinite)) for mask, value in zip(asked.required, outputs, strict=True)]

@@ -101,7 +101,7 @@ class Prepared:
         return caller.call(values, self.expectations.first_rng or 1, flush=False), values
 
     def baseline_off(self, caller: Caller) -> str:
-        """Describes how the output of such a call is wrong, which disqualifies the baseline. Returns an empty string if it is correct."""
+        """Describes what is wrong with the output of such a call, which disqualifies the baseline. Returns an empty string if it is correct."""
         rng = self.expectations.first_rng
         call, values = self.first_call(caller)
         if self.stochastic or rng is None:

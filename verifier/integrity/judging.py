@@ -96,9 +96,9 @@ class Observed:
     """The judge's own observations of the timed process. `replay_ms` is the time of the process's further calls, or zero if there were none. `unlike`
     describes how their outputs differ from those of the timed call. `sampled` describes, on the CPU, whose code they spent their time in. `needless`
     lists own functions or kernels that do not affect the outputs, by the names that `sampled` and the recorder use. `unskipped` gives the reason if
-    this could not be tested. `wrong` describes how outputs of calls like the timed ones are wrong. `shortcut` is the finding of
-    `verifier.integrity.shortcuts`. `busy` says whether other work on the host took the processors in so many timed calls that this alone explains why
-    the program's own code was not seen."""
+    this could not be tested. `wrong` describes what is wrong with the outputs of calls like the timed ones. `shortcut` is the finding of
+    `verifier.integrity.shortcuts`. `busy` indicates whether other work on the host took the processors in so many timed calls that this alone
+    explains why the program's own code was not seen."""
 
     replay_ms: float = 0.0
     unlike: str = ""

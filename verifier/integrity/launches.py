@@ -53,8 +53,8 @@ class Seen:
 
 
 def by_library(via: str) -> bool:
-    """Returns whether the operator that launched a kernel belongs to torch or a compiler. Such a kernel is never the program's own, whatever its name
-    is."""
+    """Returns whether the operator that launched a kernel belongs to torch or a compiler. Such a kernel is never the program's own, whatever its
+    name."""
     return via.startswith(_LIBRARY_OPERATORS) or via.startswith(_COMPILER_RANGES)
 
 

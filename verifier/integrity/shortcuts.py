@@ -87,7 +87,7 @@ class Shortcuts:
     trials: Trials
     form: Form | None
     rng: random.Random
-    wrong: str = ""  # how outputs are wrong under a change
+    wrong: str = ""  # what is wrong with the outputs under a change
     said: str = ""  # the reason why the timed calls are a special case
 
     def look(self) -> None:
@@ -246,8 +246,8 @@ class Shortcuts:
     # The outputs
 
     def _off(self, pace: Pace, changed: Changed) -> str:
-        """Describes how the calls of the quickest turn are wrong. They are compared with eager's calls. If they differ too much, they are judged like
-        trials. If calls change the task's state, eager makes all of these calls."""
+        """Describes what is wrong with the calls in the quickest turn. They are compared with eager's calls. If they differ too much, they are judged
+        like trials. If calls change the task's state, eager makes all of these calls."""
         reference, trials = self.trials.reference, self.trials
         moves = bool(reference.mutated or reference.remembers)
         steps = pace.made if moves else [(use, call) for use, call in pace.made if call is not None]

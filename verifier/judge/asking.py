@@ -230,7 +230,7 @@ class Party:
         return stamped, frame, around + time.monotonic_ns() - ended
 
     def _exchange(self, kind: str, message: dict[str, Any], limit: float, hand_over: Callable[[], None], first: bool = True) -> Exchange:
-        """Makes one exchange. `first` means that another party may have used the device just before."""
+        """Makes one exchange. `first` means that another party may have just used the device."""
         with queueing(self.spawned) as threads:
             return self._exchanged(kind, message, limit, hand_over, first, threads)
 

@@ -204,7 +204,7 @@ class Pool:
         return any(one.terms == terms for one in self.coming)
 
     def ahead(self, terms: tuple[Role, str, str], then: Callable[[Party], None]) -> None:
-        """Queues more work for an anticipated party, in its thread, as soon as it has its role."""
+        """Queues more work for an anticipated party, to run in its thread as soon as the party has its role."""
         for one in self.coming:
             if one.terms == terms:
                 one.then(then)

@@ -292,7 +292,7 @@ class Side:
 
 
 def newer(calls: list[Call]) -> int | None:
-    """Returns by how many ns a call takes longer with newly drawn inputs than with others; null if all calls are of one kind."""
+    """Returns how many ns longer a call takes with newly drawn inputs than with others; null if all calls are of one kind."""
     new, known = ([call.inner for call in calls if call.use is not None and call.use.new is kind] for kind in (True, False))
     return int(statistics.median(new) - statistics.median(known)) if new and known else None
 

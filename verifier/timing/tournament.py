@@ -166,8 +166,8 @@ class Tournament(Processes):
             pair.watch.works_on = works_on
 
     def _sound(self, pairs: list[Pair]) -> dict[str, Side]:
-        """Returns baselines that need not be recompiled for a repeat, whose cause is the program or a busy machine. A baseline that is slower than
-        eager may have been tuned while the machine was busy, so it is compiled again."""
+        """Returns the baselines that need not be recompiled when the measurement is repeated because of the program or a busy machine. A baseline
+        that is slower than eager may have been tuned while the machine was busy, so it is compiled again."""
         first = pairs[0]
         most = SOUND * median_ms(first.baselines[0])
         return {str(side.name): side for side in first.baselines[1:] if side.name != "rival" and side.blocks and median_ms(side) <= most}

@@ -225,7 +225,7 @@ def spec_bytes(spec: TensorSpec) -> int:
     return math.prod(spec.shape) * size
 
 
-# Operators whose result holds the elements of their input in its order, or a part of them, so that reading it reads no others.
+# Operators whose result holds all or some elements of their input in the same order, so reading the result reads no other elements.
 _AS_IT_IS = frozenset([
     "aten.view.default", "aten.reshape.default", "aten._unsafe_view.default", "aten.unsqueeze.default", "aten.squeeze.dim", "aten.alias.default",
     "aten.detach.default", "aten._to_copy.default",
@@ -233,8 +233,8 @@ _AS_IT_IS = frozenset([
 
 
 def minimal_bytes(graph: Graph) -> int:
-    """Counts the bytes needed to read the used inputs and weights once, and to write the outputs and changed state once. An input that is only
-    gathered counts with its gathered elements."""
+    """Counts the bytes needed to read the used inputs and weights once, and to write the outputs and changed state once. If an input is only gathered
+    from, only the gathered elements count."""
     specs: dict[str, TensorSpec] = {node.name: node.outputs[0] for node in graph.nodes if len(node.outputs) == 1}
     specs.update({entry.name: entry.spec for entry in graph.inputs if entry.spec is not None})
     readers: dict[str, list[Node | None]] = {}  # null: the outputs

@@ -255,7 +255,7 @@ def rolled(
 def _choose(
     visits: list[Visit], plain: PlainState, found: dict[int, tuple[Visit, Loop | Experts]], unlike: set[int], refused: dict[tuple[str, int], str]
 ) -> None:
-    """Captures loop runs. If the passes of one are not alike, captures its inner loops instead."""
+    """Captures loop runs. If the passes of a run differ too much, captures its inner loops instead."""
     for visit in visits:
         makers: list[Callable[[Visit, PlainState], Loop | Experts]] = [_loop, *([experts_of] if routes(visit.item) else [])]
         for make in makers:
