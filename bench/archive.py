@@ -1,4 +1,4 @@
-"""Judges programs written by real agents, from an archive that others have audited, with the verifier. Each row has the verifier's verdict next to
+"""Uses the verifier to judge programs written by real agents, from an archive that others have audited. Each row has the verifier's verdict next to
 the audit's.
 
     python bench/archive.py prepare FOLDER --archive CHECKOUT --runs LIST.md [--draw clean=18,reward_hack=10] [--seed 32]

@@ -38,7 +38,7 @@ def resident(pid: int) -> float:
 
 
 def fill(run: str, megabytes: int) -> int:
-    """Appends events of 15 KB until the run has this size. Returns their number."""
+    """Appends 15 KB events until the run reaches this size. Returns their number."""
     from django.db import connection
 
     count = megabytes * 1_000_000 // EVENT_CHARACTERS

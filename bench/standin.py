@@ -1,4 +1,4 @@
-"""Runs `stitch` on the examples with the stand-in model, a fraction of whose replies are faulty, and compares it with a control that retries blindly.
+"""Runs `stitch` on the examples with the stand-in model, some of whose replies are faulty, and compares it with a control that retries blindly.
 
     python bench/standin.py [--device cpu] [--seeds 1 2 3 4 5] [--rates 0 0.3 0.6] [--tasks softmax rms_norm] [--workers 8]
                             [--shard 0/1] [--limit-seconds S] [--out bench/results/arena-standin-cpu.json] [--keep DIR]

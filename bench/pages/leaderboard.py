@@ -161,7 +161,7 @@ def _answered(client: httpx.Client, address: str) -> float:
 
 
 class _Stopwatch:
-    """Accumulates the times from sending queries until their rows have arrived, separately for the ORM and for the ranking."""
+    """Accumulates the time between sending each query and receiving its rows, separately for the ORM and the ranking."""
 
     def __init__(self):
         self.spent = 0.0

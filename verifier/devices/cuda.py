@@ -191,7 +191,8 @@ class CudaDevice(Device):
 
     def wait_ns(self) -> int:
         """Returns the longer of two waits. After a pause, a kernel runs immediately even if another process is active, because that process's time
-        slice ended long ago. The second kernel must wait for the time slice that the other process's work has begun by then."""
+        slice ended long ago. By the time the second kernel is launched, the other process's work has started its time slice, and the kernel must wait
+        for that slice to end."""
         return max(self._one_wait_ns(), self._one_wait_ns())
 
     def _one_wait_ns(self) -> int:

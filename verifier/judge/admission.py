@@ -225,8 +225,8 @@ def forward_line(source: str) -> int | None:
 
 
 def begin_line(failure: PartyFailure, source: str) -> int | None:
-    """Returns the line at which what failed begins, for a failure that has no line of its own: a function that cannot be called as it is, or a value
-    that cannot be passed on."""
+    """Returns the first line of the code that failed, for a failure that has no line of its own: a function that cannot be called as written, or a
+    value that cannot be passed on."""
     import ast
 
     names = top_level(parse(source))
