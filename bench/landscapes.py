@@ -139,7 +139,7 @@ def shard_of(arguments: argparse.Namespace) -> Shard:
 
 
 def worker_cores(device: str) -> list[int]:
-    """Returns the part of the host's processors that belongs to this device, without those that are used for measurements."""
+    """Returns the processors of the host that belong to this device, excluding those that are used for measurements."""
     from verifier.devices.opening import open_device
 
     host = [processor for core in cores(os.sched_getaffinity(0)) for processor in core]

@@ -6,7 +6,7 @@
 Each run has at most 12 model requests, including retries, and ends at the first program that is measured to be faster than eager, or when the
 requests are spent. It succeeds if a program from the model passes confirmation in the full tier. The control always shows every role its first
 prompt, so that no evidence reaches it. The result is written after each run, and an interrupted series resumes where it stopped. A run is repeated if
-its last verdict only says that the machine was too busy, or if it did not end because of load from others. With --workers, each worker has its own
+its last verdict only says that the machine was too busy, or if load from other work prevented it from ending. With --workers, each worker has its own
 cores, verifier and stand-in.
 """
 

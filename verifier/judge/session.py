@@ -78,7 +78,7 @@ def fetch(party: Party, what: str, specs: list[Spec], arena: str, limit: float |
 
 
 def taken(party: Party, what: str, specs: list[Spec], arena: str, limit: float | None = None) -> tuple[list[torch.Tensor], Arena]:
-    """Fetches tensors without a copy: the party gives up the arena."""
+    """Fetches tensors without copying them: the party gives up the arena."""
     offsets, end = place(specs)
     party.device.trim(EASE * end)
     party.drop(arena)

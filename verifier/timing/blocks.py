@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 GIVEN_BACK_SECONDS = 5.0
 HELD_EARLY, HELD_EARLY_BYTES = 3, 64 << 20  # number of first turns whose outputs the party holds until the end; maximum bytes of a call's outputs
-HELD_LATER, HELD_LATER_BYTES = 6, 16 << 20  # later turns: turn n is held with probability HELD_LATER / n, which favours no time
+HELD_LATER, HELD_LATER_BYTES = 6, 16 << 20  # later turns: turn n is held with probability HELD_LATER / n, which favours no time scale
 
 
 @dataclass
 class Early:
-    """Outputs of an early timed call. They detect a ring of output buffers: however long the ring is, it has wrapped around by the end."""
+    """Outputs of an early timed call. They reveal a ring of output buffers: however long the ring is, it has wrapped around by the end."""
 
     specs: list[Spec]
     prints: list[Fingerprint]

@@ -117,9 +117,9 @@ class Tournament(Processes):
         return these
 
     def _plan(self, pairs: list[Pair]) -> Iterator[Round]:
-        """Plans the rounds. Once the last of the other baselines are in `pairs`, further pairs are added once if the interval is still wide, wherever
-        it lies. By then, it is wide because of the variation between processes, not calls (or because the host is busy, in which case further pairs
-        do not help)."""
+        """Plans the rounds. When the last of the other baselines are in `pairs` and the interval is still wide, wherever it lies, further pairs are
+        added, but only once. By then, the interval is wide because of the variation between processes, not between calls (or because the host is
+        busy, in which case further pairs do not help)."""
         more = MORE_PAIRS[self.job.tier]
         rounds = self._rounds(PAIRS[self.job.tier], len(self._others()) - len(self.prepared) - sum(one.calls for one in self.ahead.values()))
         if len(rounds) > 1:

@@ -106,8 +106,8 @@ class StateOutside(ValueError):
 
 @contextlib.contextmanager
 def uncompiled() -> Iterator[None]:
-    """Disables `torch.compile` in the source. If a compiled function were called while a dispatch mode is active, PyTorch would compile it neither
-    then nor in later calls."""
+    """Disables `torch.compile` in the source. If a compiled function were called while a dispatch mode was active, PyTorch would not compile it then
+    or in any later call."""
     with torch.compiler.set_stance("force_eager"):
         yield
 
@@ -158,7 +158,7 @@ def exported(
     """Exports `forward(*args, **kwargs)`, which is the model's own or a replacement. Without the model's `inputs` and `source`, a forward that
     changes state is rejected."""
     changed: set[str] = set()
-    made: set[str] = set()  # buffers that forward creates, with which the exporter confuses one state entry with another
+    made: set[str] = set()  # buffers created by forward, which cause the exporter to confuse one state entry with another
 
     def once(state: list[str]) -> Graph:
         def observe() -> None:

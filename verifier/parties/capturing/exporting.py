@@ -103,7 +103,7 @@ READS_DATA = ("GuardOnDataDependentSymNode", "DataDependentOutputException")  # 
 
 
 def export(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) -> torch.export.ExportedProgram:
-    """Exports `call` as a graph of its tensors. `state` lists attributes, as `module.name`, that forward changes like buffers. Passes on any
+    """Exports `call` as a graph of its tensors. `state` lists attributes, as `module.name`, that forward changes like buffers. Propagates any
     exception that the exporter raises."""
     return decomposed(composed(model, call, state))
 

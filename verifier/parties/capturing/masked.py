@@ -1,7 +1,7 @@
 """Computes on all elements what forward computes only on those that a mask selects (`y[mask] = f(x[mask])`, `f(x[mask]).mean()`). How many elements
 a mask selects depends on data, so a graph has no size for them; the size of the whole tensor is constant.
 
-Only operators that treat each element on its own and raise no errors are replaced in this way, because the other elements may hold anything.
+Only operators that process each element independently and raise no errors are replaced in this way, because the other elements may hold any value.
 """
 
 # sandboxed: changes graphs of the models that tasks define
@@ -119,7 +119,7 @@ class _Regions:
         return None
 
     def _classified(self, node: Node) -> Node | None:
-        """Ignores the classes of rows that are not selected."""
+        """Computes the loss for all rows, but ignores the classes of rows that are not selected."""
         given: list[Any] = [*node.args, *(None, MEAN, IGNORED)[len(node.args) - 2 :]]
         logits, classes, weight, reduction, ignored, *more = given
         both = all(one in self.masks and one.meta["val"].dim() == rank for one, rank in ((logits, 2), (classes, 1)))

@@ -234,7 +234,7 @@ def rolled(
     refused: dict[tuple[str, int], str] | None = None,
 ) -> Rolled | None:
     """Returns the model with its loops as operators, or None if no function runs a loop that can be rolled up. `refused` maps the file and line of
-    loops that may be over experts but cannot be handled to the reason; loops that it already lists are skipped."""
+    loops that may iterate over experts but cannot be handled to the reason; loops that it already lists are skipped."""
     functions = functions_of(model, source)
     if not functions:
         return None

@@ -38,7 +38,7 @@ def all_blocks(block: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
 
 
 def own_nodes(item: ast.AST) -> Iterator[ast.AST]:
-    """Yields the nodes of a statement without those of the functions and classes that it defines."""
+    """Yields the nodes of a statement, excluding those of the functions and classes that it defines."""
     yield item
     if not isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
         for child in ast.iter_child_nodes(item):
