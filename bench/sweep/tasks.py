@@ -94,7 +94,7 @@ def in_set(name: str, key: str) -> bool:
 
 
 def items(sets: Sequence[str], checkout: Path | None, only: Sequence[str] = ()) -> list[Item]:
-    """Returns every task of the sets once, the ten first. If `only` is given, a task's name must contain one of its parts."""
+    """Returns every task of the sets once, starting with the ten. If `only` is given, a task's name must contain one of its parts."""
     found: dict[str, Item] = {}
     ordered = sorted(sets, key=lambda name: name != "stitchcuda-ten")
     if "level3" in sets and "stitchcuda-ten" not in sets:

@@ -18,8 +18,8 @@ from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import fetch
 from verifier.layout import read_specs
 
-# Over all calls, rounding makes two sound programs differ by less than `STATE_OFF`. If updates are skipped after an average has settled, the only
-# difference is the batch noise: a thousandth for thousands of elements. Larger rounding differences are measured if possible, and are otherwise
+# Over all calls, two sound programs differ by less than `STATE_OFF` because of rounding. If updates are skipped after an average has settled, the
+# only difference is the batch noise: a thousandth for thousands of elements. Larger rounding differences are measured if possible, and are otherwise
 # tolerated.
 STATE_OFF, GRANTED = 1e-4, 1e-2
 

@@ -324,8 +324,8 @@ def _without_launches(judged: Judged, share: float) -> float:
     """Returns the program's own share of the work if torch.compile does most of it, excluding own kernels that take no longer than a launch. In a
     call of a few microseconds, kernels that contribute nothing to the outputs would otherwise classify the program as `mixed` or, if there are enough
     of them, as `custom`. The rule applies if at least half of the work that takes longer than a launch is not the program's own. If no work takes
-    longer, it applies to all work. It does not apply to programs that also use a library's matrix products: in those, a fused kernel of two
-    microseconds saves several launches, and a needless one saves nothing."""
+    longer, it applies to all work. It does not apply to programs that also use a library's matrix products: in those, a fused two-microsecond kernel
+    saves several launches, and a needless one saves nothing."""
     bare = [kernel for kernel in judged.kernels if kernel.own and 0 < kernel.ms <= LAUNCH_MS * kernel.calls]
     work = [kernel for kernel in judged.kernels if kernel.ms > LAUNCH_MS * kernel.calls]
     if not bare or sum(kernel.share for kernel in work if not kernel.own) < CUSTOM * sum(kernel.share for kernel in work):

@@ -43,7 +43,7 @@ WARM_UP = 3
 MOST_WARM_UP = {"quick": 5, "full": 10}
 WARM_UP_SECONDS = 0.3
 GONE = 1.0  # seconds within which the device becomes idle after a program's processes are gone
-SOUND = 1.1  # factor on eager's time up to which a compiled baseline is good enough for a repeat
+SOUND = 1.1  # multiple of eager's time up to which a compiled baseline is good enough for a repeat
 
 
 @dataclass
