@@ -62,7 +62,7 @@ def needs(item: Item) -> float:
 
 
 def untimed(item: Item) -> float:
-    """Returns the bytes to reserve while the task's program is not being timed. Only one run whose calls take gigabytes is timed at a time
+    """Returns the bytes to reserve while the task's program is not being timed. Only one run whose calls take up gigabytes is timed at a time
     (`verifier.judge.gate.Gate.room`)."""
     size = sizes().get(f"{item.task}.py")
     if size is None or not large(int(narrowed(item) * (size["inputs"] + size["outputs"]))):

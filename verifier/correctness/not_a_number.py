@@ -42,8 +42,8 @@ class Asked:
 
 
 def prepared(reference: ReferenceSession, first: Values, own: list[torch.Tensor], rng: int, draws: random.Random) -> Iterator[Asked]:
-    """Yields the inputs of up to two calls, one at a time, because they may take gigabytes. Skips calls that would affect no output. `own` contains
-    eager's outputs for `first`. The state is unchanged."""
+    """Yields the inputs of up to two calls, one at a time, because they may take up gigabytes. Skips calls that would affect no output. `own`
+    contains eager's outputs for `first`. The state is unchanged."""
     own = [wide(output) for output in own]
     at = {index: _places(tensor, draws) for index, tensor in enumerate(first.tensors) if tensor.is_floating_point() and tensor.numel() > PLACES}
     if not at:

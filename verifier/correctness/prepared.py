@@ -68,8 +68,8 @@ class Prepared:
 
     @property
     def first_inputs(self) -> Values:
-        """Returns the inputs with which the task was prepared. If outputs take gigabytes, the inputs are drawn again, because no matching outputs are
-        kept."""
+        """Returns the inputs with which the task was prepared. If outputs take up gigabytes, the inputs are drawn again, because no matching outputs
+        are kept."""
         if self.expectations.first is not None:
             return self.expectations.first.values
         return self._first if self._first is not None else self.reference.inputs(self._first_seed)

@@ -190,7 +190,7 @@ def _unseen(judged: Judged, sampled: Sampled, busy: bool) -> None:
 
 
 def at_most(found: float, looks: int, doubt: float = DOUBT) -> float:
-    """Returns the largest true share that at most `found` of `looks` independent looks would show with a probability of at least `doubt`."""
+    """Returns the largest true share that would show up in at most `found` of `looks` independent samples with a probability of at least `doubt`."""
     low, high, hits = 0.0, 1.0, math.ceil(found)
     if hits >= looks:
         return 1.0

@@ -53,7 +53,7 @@ class Reference(Role):
         self.wide = WideCopies()
 
     def do_put(self, frame: Frame) -> dict[str, Any]:
-        """Hands over held tensors and drops the references to them, because every copy counts if inputs take gigabytes."""
+        """Hands over held tensors and drops the references to them, because every copy counts if inputs take up gigabytes."""
         answer = super().do_put(frame)
         del self.held[frame.text("what")]
         self.device.trim(frame.integer("need"))

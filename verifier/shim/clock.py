@@ -183,7 +183,7 @@ class Stamped:
     ahead: int  # from the key until the inputs were unmasked; on a GPU, until the caches were also flushed
     copied: int  # from the end until the outputs were copied
     between: int  # from the previous call's copy until the party waited for the key; 0 for the first
-    queued: int  # how long the party's threads waited for a processor in this time
+    queued: int  # how long the party's threads waited for a processor during this time
     began: int = 0  # the time of the start signal, by the judge's clock
     ended: int = 0  # the time of the end, by the same clock
 

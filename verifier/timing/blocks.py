@@ -206,8 +206,8 @@ class Caller:
         return False
 
     def empty(self, rounds: int) -> int:
-        """Returns the duration, in nanoseconds, of an exchange without a call: as in a user's loop if calls are timed in series, and otherwise of a
-        round trip."""
+        """Returns the duration, in nanoseconds, of an exchange without a call. If calls are timed in series, this is the exchange as in a user's
+        loop; otherwise, it is a round trip."""
         if self.party.device.leader() is None:
             return self.party.empty(rounds)
         return int(statistics.median(stamped.judged for stamped in self._line().empty(rounds)))

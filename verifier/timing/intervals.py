@@ -201,7 +201,7 @@ def _pooled(prior: float, weight: float, apart: float, spare: int) -> tuple[floa
     """Pools a variance and its degrees of freedom from what is known about the host and from `apart`, the observed sum of squares with `spare`
     degrees of freedom. If the observed variance is larger than the known one, this program may be a different case, and the earlier findings count
     for less, by the square of the excess. (For processes that differ by 4 times what was known, intervals from three pairs then contain the true
-    value in 96 % of cases; with the full weight of 6, they would in only 71 %.)
+    value in 96 % of cases; with the full weight of 6, they would do so in only 71 %.)
     """
     seen = max(apart, 0.0) / spare if spare else 0.0
     if seen > prior:

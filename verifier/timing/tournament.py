@@ -269,7 +269,7 @@ class Tournament(Processes):
         return form(self.trials.ledger().exchanged, shortest / 1e6, longest / 1e6, self.trials.stochastic, warms)
 
     def _warm_up(self, pairs: list[Pair]) -> int:
-        """Makes the same calls on every side, in the same sequence and also checked, until enough time has passed."""
+        """Makes the same calls on every side, in the same sequence, until enough time has passed. These calls are also checked."""
         check = self._noting(self.outputs.of(pairs))
         begin = time.monotonic()
         number, self._warm = 0, {}
@@ -281,7 +281,7 @@ class Tournament(Processes):
                     self._warm[id(side)] = call.inner
                     check(number, side, call)
                     del call
-            del values  # the inputs may take gigabytes, in which case the next draw may not fit
+            del values  # the inputs may take up gigabytes, in which case the next draw may not fit
             number += 1
         return number
 
