@@ -200,7 +200,7 @@ class Party:
     ) -> tuple[list[Stamped], Frame, int]:
         """Makes one timed call per key, with no message between them, within `limit` seconds. `hand_over` writes the masked inputs of all calls once
         the party is ready. With `glances`, the judge inspects the process during some of the calls. Caches are not flushed before the calls whose
-        numbers are in `warm`. It also returns two durations in nanoseconds: the time until the party was ready, and the time from the last call until
+        numbers are in `warm`. Also returns two durations in nanoseconds: the time until the party was ready, and the time from the last call until
         the party's answer. The device must have a `leader`."""
         leader = self.device.leader()
         assert leader is not None

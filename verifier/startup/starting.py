@@ -54,7 +54,7 @@ class Started:
 def start_judge(
     device: str, data_dir: Path, limits: Limits | None = None, spares: int = 0, without_static: bool = False, begun: float | None = None
 ) -> Started:
-    """Starts a judge. With `begun` (the client's `time.monotonic()` at its start) the judge accepts one job, which must be sent immediately, and
+    """Starts a judge. With `begun` (the client's `time.monotonic()` at its start), the judge accepts one job, which must be sent immediately, and
     exits. Raises `OSError`."""
     ours, theirs = pair()
     boot = {

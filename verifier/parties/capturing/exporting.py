@@ -217,8 +217,8 @@ def operators_listed_once() -> Iterator[None]:
 @contextlib.contextmanager
 def recurrent_layers_by_shape() -> Iterator[None]:
     """Computes only the result shapes of recurrent layers, which remain operators (`KEEP`), during an export. On a GPU, PyTorch otherwise traces
-    every step to determine the shapes (one minute for six layers of 512 steps), and version 2.11 reports the last states of an LSTM with one axis too
-    many."""
+    every step to determine the shapes (one minute for six layers with 512 steps each), and version 2.11 reports the last states of an LSTM with one
+    axis too many."""
     before = torch_decompositions.one_layer_lstm, torch_decompositions.one_layer_rnn
     torch_decompositions.one_layer_lstm, torch_decompositions.one_layer_rnn = _lstm_layer, _rnn_layer
     try:
