@@ -1,4 +1,4 @@
-"""Reads the device work of a few observed calls from a Chrome trace by torch.profiler.
+"""Reads the device work of a few observed calls from a Chrome trace recorded by torch.profiler.
 
 It determines what ran, who launched it, and whether it had finished when the outputs were handed over. The runner encloses each call in the `CALL`
 range. As soon as forward has returned, the runner launches a tiny kernel of its own in the `HANDOVER` range, on the stream that a caller would use

@@ -28,7 +28,7 @@ def large(nbytes: int) -> bool:
 
 
 def too_little(device: Device, what: str) -> str:
-    """Builds the message for a failure that the device caused, not a program."""
+    """Builds the message for a failure caused by the device rather than by a program."""
     free, total = device.free_bytes(), device.total_bytes()
     if free is None or total is None:
         return f"{device.name} has too little memory {what}"

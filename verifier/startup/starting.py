@@ -92,6 +92,6 @@ def start_job(job: dict[str, Any], device: str, data_dir: Path, begun: float) ->
     try:
         started.sock.sendall(HEADER.pack(len(body), 0) + body)
     except OSError:
-        pass  # the judge is gone; the caller that waits for its answer is given the reason
+        pass  # the judge is gone; the caller that waits for its answer receives the reason
     started.sent = True
     return started

@@ -99,7 +99,7 @@ class Watch:
         return wait if wait > max(GPU_TIMES * self.usual_wait_ns, GPU_LEAST_NS) else 0.0
 
     def crowded(self) -> str:
-        """Returns a sentence if another process uses the device, otherwise an empty string."""
+        """Returns a sentence if another process is using the device; otherwise, returns an empty string."""
         wait = self.long_wait()
         if not wait or not self.works_on:
             return ""

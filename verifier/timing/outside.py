@@ -83,8 +83,8 @@ class Charge:
 
 
 def charge(program: Side, eager: Side) -> Charge:
-    """Computes how much more time than eager's the program's calls need outside their interval. It is the larger of two values: the sum over parts,
-    since one part may naturally be shorter than eager's, and the total per call, since work may be hidden in a different place each time."""
+    """Computes how much more time the program's calls need outside their interval than eager's do. It is the larger of two values: the sum over
+    parts, since one part may naturally be shorter than eager's, and the total per call, since work may be hidden in a different place each time."""
     pairs = {name: (getattr(program.laps, name), getattr(eager.laps, name)) for name in PARTS}
     least = {"remembered": LEAST_TURNS, "early": LEAST_TURNS}
     pairs = {name: both for name, both in pairs.items() if min(map(len, both)) >= least.get(name, 1)}

@@ -50,7 +50,7 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
         refused: dict[tuple[str, int], str] = {}
         try:
             result.graph = captured(model, inputs, plain, task_source, refused)
-        except Exception as error:  # the exporter and the task's forward may raise anything, which is then the reason
+        except Exception as error:  # the exporter and the task's forward may raise anything; the exception is then the reason
             line, why = line_of(error, frame_file(model)), reason(error, model)
             result.graph, left = pieces(model, inputs, plain, task_source, error)
             if line is None:  # use the line of a statement that stays in Python for the same reason
