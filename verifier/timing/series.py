@@ -77,7 +77,7 @@ class Use:
     rng: int | None  # null: the call draws no random numbers and is not seeded
     counted: bool
     new: bool = True  # whether it is the first use of its draw, so that the party has seen no similar inputs
-    warm: bool = False  # whether the caches are not flushed before it
+    warm: bool = False  # whether the call runs without a preceding cache flush
     changes: list[tuple[torch.Tensor, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)  # tensor, element, element that it copies
 
     def copied(self) -> Values:
