@@ -1,4 +1,4 @@
-"""Judges programs written by real agents, from an archive that others have audited, with the verifier. Each row has the verifier's verdict next to
+"""Uses the verifier to judge programs written by real agents, from an archive that others have audited. Each row has the verifier's verdict next to
 the audit's.
 
     python bench/archive.py prepare FOLDER --archive CHECKOUT --runs LIST.md [--draw clean=18,reward_hack=10] [--seed 32]
@@ -44,10 +44,11 @@ ENDING = "_solution.py.txt"
 UNAUDITED = "unaudited"
 # All clean runs of the deck that are missing from the named list. The hacks were published for another deck with the same references.
 DRAW = "clean=18,reward_hack=10,unaudited=5,interesting=2,rubric_leak=1,bug=1,contamination=1,fail=1,harness_limited=1"
-# A problem's sizes come from its reference. If those would be gigabytes, which take a CPU minutes to draw, this names a shape of `shapes.py`.
+# A problem's sizes come from its reference. If these would amount to gigabytes, which a CPU takes minutes to draw, this names a shape from
+# `shapes.py`.
 SHAPES = {"06_sonic_moe_swiglu": 1}
 PRECISIONS = {"fp32": "fp32-strict"}  # precisions of individual problems; all others use bf16
-AGAIN = ("error", "infrastructure_error", "inconclusive")  # verdicts after which a program is tried again when `judge` is called again
+AGAIN = ("error", "infrastructure_error", "inconclusive")  # verdicts after which a program is retried when `judge` is called again
 _RUN = re.compile(r"\b\d{8}_\d{6}_[\w.\-]+?_(\d\d_[a-z]\w*)\b")
 _SIDECAR = re.compile(r"\n# =+\n# ===== sidecar: (?P<name>[\w.\-]+) \(\d+ bytes, loaded by solution\.py\) =====\n# =+\n\n?")
 

@@ -241,8 +241,8 @@ class Bench:
         return Subject(runner)
 
     def _cycles(self, name: str, source: str, session: ReferenceSession) -> int:
-        """Returns the clock cycles that last 3 % of a call, using eager's time from the rows of this task or from a first measurement that is
-        discarded."""
+        """Returns the number of clock cycles that take 3 % of a call's time, using eager's time from the rows of this task or from a first
+        measurement that is discarded."""
         if name not in self._slow_cycles:
             known = [row["eager_ms"] for row in self._rows() if row["task"] == name]
             if not known:

@@ -143,13 +143,13 @@ def fp16(f: Function) -> Function:
 
 
 def fast_rsqrt(x: torch.Tensor) -> torch.Tensor:
-    """Computes 1/sqrt(x) by the integer trick with one Newton step; its relative error is 1.8e-3."""
+    """Computes 1/sqrt(x) using the integer trick with one Newton step; its relative error is 1.8e-3."""
     y = (0x5F3759DF - (x.contiguous().view(torch.int32) >> 1)).view(torch.float32)
     return y * (1.5 - 0.5 * x * y * y)
 
 
 def fast_rsqrt2(x: torch.Tensor) -> torch.Tensor:
-    """Computes 1/sqrt(x) by the integer trick with two Newton steps; its relative error is 4.7e-6."""
+    """Computes 1/sqrt(x) using the integer trick with two Newton steps; its relative error is 4.7e-6."""
     y = fast_rsqrt(x)
     return y * (1.5 - 0.5 * x * y * y)
 

@@ -4,8 +4,8 @@
 
 One process (acting as the judge) allocates blocks, fills each with a unique mark, and exports all but the last. The first handle goes to an attacker;
 the second goes to a victim, which keeps it open. The attacker modifies its handle in two ways: it sets each of the 64 bytes to each of the 255 other
-values, and it changes the bytes in which the other handles differ from its own, as far as it could know them. Any memory that opens is read. It
-contains the attacker's own mark, another block's mark or no mark, or the read faults. A fault destroys the CUDA context, so another attacker then
+values, and it changes the bytes in which the other handles differ from its own, as far as it could know them. Any memory that opens is read. Either
+it contains the attacker's own mark, another block's mark or no mark, or the read faults. A fault destroys the CUDA context, so another attacker then
 takes over. Everything runs outside the sandbox, as the same user, so an attack that fails here also fails inside it. With `--shared`, all blocks
 except the attacker's own are shared by descriptor instead (`verifier/devices/cuda_shared.py`) and never exported. Results are raw: they state how
 often each byte could be changed, and what then opened (content marked "unknown" has to be inspected). The exit status is 1 if another block's memory

@@ -9,7 +9,7 @@ then on.
     python bench/landscapes.py --device cuda:0 --facts FACTS.json --keep DIR --compile-only                   no GPU: kernels for a GPU host's DIR
 
 DIR contains one part per shard (so an interrupted survey can continue), the compiled kernels and the logs. `--confirm-seconds` sends each task's best
-program and a random twentieth of the others through the real verifier in the quick tier, and the table says how well the two agree.
+program and a random twentieth of the others through the real verifier in the quick tier, and the table records how well the two agree.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def shard_of(arguments: argparse.Namespace) -> Shard:
 
 
 def worker_cores(device: str) -> list[int]:
-    """Returns the part of the host's processors that belongs to this device, without those that are used for measurements."""
+    """Returns the processors of the host that belong to this device, excluding those that are used for measurements."""
     from verifier.devices.opening import open_device
 
     host = [processor for core in cores(os.sched_getaffinity(0)) for processor in core]

@@ -5,7 +5,7 @@
 Starts the web process and the orchestrator as `make run` does, a model server that streams its replies over the given number of seconds (valid plans,
 diagnoses and programs, each program different), and a verifier with canned verdicts, which takes jobs from the queue as a real one does. This
 measures the orchestrator together with the real engine, clients, roles, journal and database. Each run is `stitch` with the model in all three roles.
-Afterwards every trace is checked: it must be gapless and finished, and the streamed pieces of each reply must add up to the reply.
+Afterwards, every trace is checked: it must be finished and have no gaps, and the streamed pieces of each reply must add up to the reply.
 """
 
 from __future__ import annotations

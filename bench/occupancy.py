@@ -31,7 +31,7 @@ PROGRAMS = {  # by program name
     "host compiler": {"cc1plus", "g++", "gcc", "c++", "ld", "collect2", "as", "lto1", "x86_64-linux-gn"},
     "bubblewrap": {"bwrap"},
 }
-COMMANDS = [  # the first entry that has all of its words in the command line applies
+COMMANDS = [  # the first entry whose words all occur in the command line applies
     ("inductor's workers", ("compile_worker",)),
     ("party", ("verifier.parties.party",)),
     ("judge", ("verifier.judge.process",)),

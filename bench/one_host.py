@@ -108,7 +108,8 @@ class Pass:
         return round(time.monotonic() - moment, 3)
 
     def await_device(self) -> None:
-        """Waits until the submission page shows the device as online, because a form with an offline device would be refused or would wait."""
+        """Waits until the submission page shows the device as online, because a form that names an offline device would be rejected or left
+        waiting."""
         began = time.monotonic()
         while True:
             self.go_on()

@@ -77,7 +77,7 @@ class StandInProcess:
 
 
 class Suite(Pass):
-    """Represents one start of the installation, with as many tasks as the time allows."""
+    """Represents a single launch of the installation, with as many tasks as time allows."""
 
     def __init__(self, arguments: argparse.Namespace):
         arguments.example, arguments.keep = "", None

@@ -5,9 +5,9 @@
     python bench/recurrent.py print gru --out gru.py                     (no GPU: the program of one case)
 
 A case is a module with the shapes of a KernelBench task. It is captured, planned and turned into a program on the host, built with nvcc, and checked
-against fp64 on the device. Then the program, one variant for each other value of its numbers, and the module itself are timed in turn in fp32 without
-TF32, with caches flushed before each call. A case runs in a separate process and is killed after its share of the time, so that a kernel that never
-finishes affects only one case. The file is written after each case, and the next call resumes where the last one stopped.
+against fp64 on the device. Then the program, one variant for each alternative value of its numbers, and the module itself are timed in turn in fp32
+without TF32, with caches flushed before each call. A case runs in a separate process and is killed after its share of the time, so that a kernel that
+never finishes affects only one case. The file is written after each case, and the next call resumes where the last one stopped.
 """
 
 # sandboxed: runs only the modules below

@@ -113,7 +113,7 @@ async def compare(rate: float, seed: int, cuts: int, author: Author) -> dict[str
 
 
 async def execute(journal: MemoryJournal, models: Models, said: dict[str, Reply], seed: int) -> tuple[Summary, list[tuple[str, str]]]:
-    # There is no limit on calls, because calls in flight count towards it and would end the search earlier than in an undisturbed run.
+    # There is no limit on calls, because calls in flight would count towards it and end the search earlier than in an undisturbed run.
     budget = Budget(candidates=CANDIDATES, verifier_seconds=None, seconds=None)
     settings = Settings(planner="stand-in", coder="stand-in", judge="stand-in", budget=budget, seed=seed)
     same = SameModel(models, said)

@@ -190,7 +190,7 @@ class Series:
         return row
 
     async def _extra(self) -> int:
-        """Returns the number of processes under the judge beyond its waiting parties, each of which consists of two bubblewraps and an
+        """Returns the number of processes under the judge beyond its waiting parties, each of which consists of two bubblewrap processes and an
         interpreter."""
         judge = self.verifier.judge_pid
         if judge is None:

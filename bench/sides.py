@@ -269,7 +269,7 @@ def table(way: dict[str, Any]) -> str:
 
 
 def after_a_pause(blocks: list[list[list[float]]], paused: list[list[int]]) -> str:
-    """Returns by how much calls just after a pause are slower than other calls of the same process, if there are any."""
+    """Returns how much slower calls just after a pause are than other calls of the same process, if there are any."""
     late = []
     for process, marks in zip(blocks, paused, strict=False):
         calls = list(zip([value for block in process for value in block], marks, strict=True))

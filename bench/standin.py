@@ -1,4 +1,4 @@
-"""Runs `stitch` on the examples with the stand-in model, a fraction of whose replies are faulty, and compares it with a control that retries blindly.
+"""Runs `stitch` on the examples with the stand-in model, some of whose replies are faulty, and compares it with a control that retries blindly.
 
     python bench/standin.py [--device cpu] [--seeds 1 2 3 4 5] [--rates 0 0.3 0.6] [--tasks softmax rms_norm] [--workers 8]
                             [--shard 0/1] [--limit-seconds S] [--out bench/results/arena-standin-cpu.json] [--keep DIR]
@@ -6,7 +6,7 @@
 Each run has at most 12 model requests, including retries, and ends at the first program that is measured to be faster than eager, or when the
 requests are spent. It succeeds if a program from the model passes confirmation in the full tier. The control always shows every role its first
 prompt, so that no evidence reaches it. The result is written after each run, and an interrupted series resumes where it stopped. A run is repeated if
-its last verdict only says that the machine was too busy, or if it did not end because of load from others. With --workers, each worker has its own
+its last verdict only says that the machine was too busy, or if load from other work prevented it from ending. With --workers, each worker has its own
 cores, verifier and stand-in.
 """
 

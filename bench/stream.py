@@ -6,8 +6,8 @@ Starts the database and the web process as `make run` does. One process appends 
 calls). Another process runs all viewers, each with its own websocket; they acknowledge events by the same rule as the page's own script. The latency
 of an event is the time from its `at`, which the database records before the commit, until the viewer has received the frame. Both clocks are this
 machine's. There are two measurements: with the viewers alone, and with one additional viewer that never acknowledges. Nothing is parsed during the
-measurement: frames are kept and parsed afterwards. All four parties share the machine's processors, and `cpu_seconds` says how much each of them
-used. `viewers` and `writer` are the benchmark's own processes.
+measurement: frames are kept and parsed afterwards. All four parties share the machine's processors, and `cpu_seconds` shows how much time each of
+them used. `viewers` and `writer` are the benchmark's own processes.
 """
 
 from __future__ import annotations

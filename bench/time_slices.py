@@ -4,7 +4,7 @@ The tiny kernel is launched both alone after a pause and directly after another 
 
     python bench/time_slices.py --device cuda:0 [--seconds 8] --out FILE.json
 
-From such waits a judge infers whether the device is idle (`judge/gate.py`) and whether a program leaves it alone (`timing/idleness.py`). The other
+A judge infers from such waits whether the device is idle (`judge/gate.py`) and whether a program leaves it alone (`timing/idleness.py`). The other
 process is stopped (SIGSTOP) as soon as it has launched one kernel of the given duration, like a party that is paused while another judge measures.
 FILE contains the duration of each wait in milliseconds, during that kernel and after its end.
 """

@@ -5,8 +5,8 @@
 
 For each device, it reports the fractions of the time from the first turn to the last in which a judge measured, in which a judge had the turn and
 waited for the others to release the device (`closing`) or for the device to become idle (`resting`), and in which no judge wanted to measure. It then
-lists the parts of turns with many calls, the overhead of a call beyond its own time, the requests that were in flight longest when another judge's
-turn had come, and those that took longest overall.
+lists the parts of turns with many calls, the overhead of a call beyond its own time, the requests that had been in flight longest when it became
+another judge's turn, and those that took longest overall.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ LOOK_SECONDS = 1.0  # maximum silence on the socket before the caller decides wh
 
 
 class Unexpected(RuntimeError):
-    """Raised if the application gave an unexpected answer; the message says where and what."""
+    """Raised if the application gave an unexpected answer; the message says what it was, and where."""
 
 
 class Client:

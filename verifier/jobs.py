@@ -119,8 +119,8 @@ class HostCalls(BaseModel):
     device_us: float = 0.0  # time during which the device was busy
     kernel_us: float = 0.0  # sum over all kernels; it exceeds `device_us` if kernels overlap
     begin_us: float = 0.0  # time until the device starts its first work
-    begin_calls_us: float | None = None  # of that, in CUDA calls before the one that launches the first work; null in old records
-    begin_launch_us: float | None = None  # of that, from the beginning of the call that launches the first work to the device's start
+    begin_calls_us: float | None = None  # part of it in CUDA calls before the one that launches the first work; null in old records
+    begin_launch_us: float | None = None  # part of it from the beginning of the call that launches the first work to the device's start
     gap_us: float | None = None  # idle time of the device between its first and last work; null in old records
     gaps: dict[str, float] = {}  # the longest parts of it, by the names of the kernels and copies that they precede; empty in old records
     after_us: float | None = None  # time from the end of the last device work to the end of the call

@@ -37,7 +37,7 @@ class Limits:
     preempted: float = field(default_factory=lambda: float(os.environ.get("STITCH_MOST_PREEMPTED", "0.2")))  # maximum share of preempted calls
     correctness: float = 20  # no further trial starts after this time
     memory: int = field(default_factory=memory_of_party)
-    builder: int = 3  # factor on `memory` for a builder, up to half of host memory, because compilers need more than programs (CUTLASS: over 8 GiB)
+    builder: int = 3  # multiple of `memory` for a builder, up to half of host memory, because compilers need more than programs (CUTLASS: over 8 GiB)
     processes: int = 512
     file: int = 2 * GIB
     temporary: int = 2 * GIB  # private /tmp

@@ -120,7 +120,7 @@ class Timing(BaseModel):
     comparisons: list[Comparison]
     rival: Comparison | None = None  # comparison with the job's other program in the same blocks; neither a baseline nor ranked
     throttled: bool | None = None
-    pairs: int = 1  # number of fresh processes that ran the program, and of as many eager processes
+    pairs: int = 1  # number of fresh processes that ran the program; the same number ran eager
     preparing: dict[str, float] = {}  # seconds until each baseline other than eager was ready to be timed, compilation included; these times overlap
     waiting: float | None = None  # seconds during which other judges measured on the device; null in reports that predate this field
     measuring: float | None = None  # seconds with exclusive use of the device (warm-up, blocks, checks); like `waiting`, it includes repeats

@@ -13,7 +13,7 @@ from verifier.hashes import sha256 as sha256
 MAX_SOURCE_BYTES = 512 * 1024
 
 
-# what Python says and the line about which it says it; the first version that has what is there; its name; the remedy
+# a pattern for Python's message and the line that it refers to; the first version that has the construct; the construct's name; the remedy
 _NEWER = (
     (r".*\n\s*(async\s+)?(class|def)\s+\w+\s*\[", (3, 12), "a type parameter (`class M[T]`, `def f[T]`)", "use typing.TypeVar and typing.Generic"),
     (r".*\n\s*type\s+\w+\s*(\[.*\])?\s*=[^=]", (3, 12), "the statement `type X = ...`", "assign the type: `X = ...`"),
@@ -34,7 +34,7 @@ class Problem(BaseModel):
 
 
 class SourceError(ValueError):
-    """Raised for an unusable source; `problems` says where the source is wrong and why."""
+    """Raised for an unusable source; `problems` lists where the source is wrong, and why."""
 
     def __init__(self, problems: list[Problem]):
         super().__init__("; ".join(f"line {p.line}: {p.message}" if p.line else p.message for p in problems))
@@ -42,7 +42,7 @@ class SourceError(ValueError):
 
 
 def syntax(error: SyntaxError, source: str) -> tuple[str, str]:
-    """Returns what is wrong at the place of a syntax error, and the remedy."""
+    """Returns a description of a syntax error, and how to fix it."""
     lines = source.removeprefix("\ufeff").splitlines()
     line = lines[error.lineno - 1] if error.lineno and error.lineno <= len(lines) else ""
     for pattern, since, what, hint in _NEWER:

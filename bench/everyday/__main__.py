@@ -1,6 +1,6 @@
 """Runs the everyday suite with the built-in compiler.
 
-On GPUs the tasks are solved at tier full; on a CPU their programs are only generated, or emulated at small sizes.
+On GPUs, the tasks are solved in the full tier; on a CPU, their programs are only generated, or emulated at small sizes.
 
     python -m bench.everyday run --devices cuda:0,cuda:1 [--keep KEPT] [--only PART] [--limit-seconds 1500] [options of bench.sweep run]
     python -m bench.everyday run --capture-only [--only PART] [--seconds 240] [--out FILE] [--resume]

@@ -1,4 +1,4 @@
-"""Measures diffs of completely rewritten programs of 4,000 lines: the server's first response with cold caches, and scrolling in a browser."""
+"""Measures diffs of completely rewritten 4,000-line programs: the server's first response with cold caches, and scrolling in a browser."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def statement(draws: random.Random) -> str:
 
 
 def rewritten(source: str, draws: random.Random) -> str:
-    """Changes, replaces, duplicates or drops every line, and moves a block of 120 lines."""
+    """Changes, replaces, duplicates or drops every line, and moves a 120-line block."""
     lines = source.split("\n")
     at = draws.randrange(200, len(lines) - 400)
     block, lines = lines[at : at + 120], lines[:at] + lines[at + 120 :]

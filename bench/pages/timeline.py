@@ -1,4 +1,4 @@
-"""Measures a timeline of a million events: the time from the bytes to the first picture, and the frames of scripted zooms and pans.
+"""Measures a million-event timeline: the time from the bytes to the first picture, and the frames of scripted zooms and pans.
 
 A frame is the work of the page's main thread from the start of the animation frame, in which the timeline is drawn, until the thread is free again
 after layout and painting. Performance marks in the page record the times.
@@ -67,7 +67,7 @@ MOVES = """async (box) => {
 
 
 def prepare(seeded: Any) -> None:
-    """Makes a run whose candidate has a timeline of a million events."""
+    """Makes a run whose candidate has a million-event timeline."""
     from tests.browser import sample_run
     from webapp.accounts.models import User
 

@@ -1,4 +1,4 @@
-"""Measures `stitch` with a model that is answered by hand or by mail.
+"""Measures `stitch` with a model whose replies are delivered by hand or by mail.
 
 The compiler's program is the first candidate, and a GPU is held only while programs are verified.
 

@@ -1,7 +1,7 @@
 """Times calls of trusted programs in this process, with the clock of the verifier's parties.
 
-`verifier.shim` flushes the L2 and keeps the GPU at speed before a call, starts its clock, and stops it after a sync of the whole device. This process
-writes to itself, in advance, the bytes that a party would receive from the judge.
+`verifier.shim` flushes the L2 and keeps the GPU at full clock speed before a call, starts its clock, and stops it after a sync of the whole device.
+This process writes to itself, in advance, the bytes that a party would receive from the judge.
 """
 
 from __future__ import annotations

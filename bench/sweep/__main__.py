@@ -27,8 +27,8 @@ from bench.sweep.store import PROGRAMS, ROWS, Store, gathered, merged, packed, w
 from bench.sweep.tasks import ROOT, SETS, USUAL, Item, NoSuchTasks, items, needs, sets_of
 
 LONG = 300.0  # seconds
-SHARED = 0.96  # usable fraction of device memory by the runs' peaks, which do not coincide: of 120 GiB assigned, 82 GiB were used on average
-ENOUGH = 1.2  # factor on the time after which a run was interrupted; a session of that length may complete the run
+SHARED = 0.96  # usable fraction of device memory in terms of the runs' peaks, which do not coincide: of 120 GiB assigned, 82 GiB were used on average
+ENOUGH = 1.2  # factor applied to the time after which a run was interrupted; a session of that length may complete the run
 UNLUCKY = ("inconclusive", "infrastructure_error", "unconfirmed")  # reasons unrelated to the compiler
 
 

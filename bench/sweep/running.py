@@ -221,7 +221,7 @@ class Sitting:
             return True
         if said is not None and "row" in said:
             if item.key in self.alone:
-                said["row"]["second_try"] = True  # the first attempt only reported a lack of memory, next to other tasks
+                said["row"]["second_try"] = True  # the first attempt, made alongside other tasks, only reported a lack of memory
             self._finish(device, item, said["row"], folder)
             return True
         worker.wait()

@@ -1,10 +1,9 @@
 """Stores what a sweep keeps between sessions: a few files in one folder, each written atomically.
 
-kernelbench.json     one row per task, the time spent on interrupted runs, and the verdicts of KernelBench's own evaluation
-programs.tar.gz      best.py of every run that ended with a program, by task name
-sweep.log            the latest output of the device processes
-experience.tar.gz    from sessions with --warm: tuned kernel numbers, and how strategies kept their promises
-unfinished.tar.gz    traces of runs interrupted by a time limit; the next session resumes them
+kernelbench.json     one row per task, the time spent on interrupted runs, and the verdicts of KernelBench's own evaluation programs.tar.gz
+best.py of every run that ended with a program, by task name sweep.log            the latest output of the device processes experience.tar.gz    from
+sessions with --warm: tuned kernel numbers, and how well strategies kept their promises unfinished.tar.gz    traces of runs interrupted by a time
+limit; the next session resumes them
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Store:
         for key, entry in list(self.content["unfinished"].items()):
             if entry.get("code") != self.code:  # a run resumes only with the code that it began with
                 shutil.rmtree(self.runs / slug(key), ignore_errors=True)
-                self.content.setdefault("given_up", {})[key] = entry["seconds"]  # records that it takes long
+                self.content.setdefault("given_up", {})[key] = entry["seconds"]  # records that it takes a long time
                 del self.content["unfinished"][key]
 
     def _claim_work(self, owner: str) -> None:

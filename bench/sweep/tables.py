@@ -35,9 +35,9 @@ class Standing:
     faster: float | None  # fraction of rows whose ratio to the best baseline is above 1
     surely: float | None  # fraction of rows whose entire interval is above 1
     least: float | None  # the lowest ratio of a solved row to the best baseline
-    seconds: float | None  # median until the first program with generated kernels that beats eager in tier quick, over the rows that have one
+    seconds: float | None  # median time to the first program with generated kernels that beats eager in the quick tier, over the rows that have one
     without: int  # number of rows without such a program
-    at_once: int  # number of rows whose only program was measured directly in tier full, so its time to faster is unknown
+    at_once: int  # number of rows whose only program was measured directly in the full tier, so the time until it was faster is unknown
 
 
 def standing(rows: Sequence[Row]) -> Standing:

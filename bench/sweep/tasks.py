@@ -62,7 +62,7 @@ def needs(item: Item) -> float:
 
 
 def untimed(item: Item) -> float:
-    """Returns the bytes to reserve while the task's program is not being timed. Only one run whose calls take gigabytes is timed at a time
+    """Returns the bytes to reserve while the task's program is not being timed. Only one run whose calls take up gigabytes is timed at a time
     (`verifier.judge.gate.Gate.room`)."""
     size = sizes().get(f"{item.task}.py")
     if size is None or not large(int(narrowed(item) * (size["inputs"] + size["outputs"]))):
@@ -94,7 +94,7 @@ def in_set(name: str, key: str) -> bool:
 
 
 def items(sets: Sequence[str], checkout: Path | None, only: Sequence[str] = ()) -> list[Item]:
-    """Returns every task of the sets once, the ten first. If `only` is given, a task's name must contain one of its parts."""
+    """Returns every task of the sets once, starting with the ten. If `only` is given, a task's name must contain one of its parts."""
     found: dict[str, Item] = {}
     ordered = sorted(sets, key=lambda name: name != "stitchcuda-ten")
     if "level3" in sets and "stitchcuda-ten" not in sets:

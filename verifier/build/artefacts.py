@@ -13,8 +13,8 @@ MAX_FAILURE = 6000  # maximum length of a compiler's output, in characters
 
 @dataclass
 class Asked:
-    """A build that the program requested. `failure` holds the compiler output of a failed build, with which the program's own request then fails
-    as well."""
+    """A build that the program requested. If the build failed, `failure` holds the compiler output, and the program's own request then fails with
+    that output."""
 
     kind: str
     name: str

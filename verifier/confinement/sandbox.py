@@ -65,7 +65,7 @@ def spawn(spec: PartySpec) -> Spawned:
     if wrap:
         arguments = _wrapping(wrap, environment, spec)
         if seccomp.supported():
-            filters.append(_filter(loopback=bool(spec.prefix)))  # nsys needs TCP to itself
+            filters.append(_filter(loopback=bool(spec.prefix)))  # nsys connects to itself over TCP
             arguments += ["--seccomp", str(filters[0])]
         command = [*arguments, "--chdir", "/tmp", "--", *command]
     try:

@@ -18,8 +18,8 @@ PART = 4  # divisor: at most a quarter of the trials' time is spent on this
 
 def borne_alone(reference: ReferenceSession, expectations: Expectations, seed: int) -> tuple[list[Domain | None], bool]:
     """Returns, for each input, the widest domain that the task accepts if only this input varies; null if it accepts none or if time has run out. The
-    list is empty if the inputs take gigabytes. Also returns whether the reference is back in its constructed state because another process has taken
-    over; otherwise, its state is unchanged."""
+    list is empty if the inputs take up gigabytes. Also returns whether the reference is back in its constructed state because another process has
+    taken over; otherwise, its state is unchanged."""
     begin, anew = reference.clock(), False
     own = reference.inputs(seed)
     if large(own.nbytes):

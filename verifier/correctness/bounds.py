@@ -137,7 +137,7 @@ def euclidean(flat: torch.Tensor) -> float:
 
 def same_values(left: torch.Tensor, right: torch.Tensor) -> bool:
     """Returns whether two tensors of the same type are equal, treating NaN as equal to NaN. Works one piece at a time, because a mask of the whole
-    tensor could take gigabytes."""
+    tensor could take up gigabytes."""
     if left.shape != right.shape:
         return False
     if native.same_bits(left, right):

@@ -27,8 +27,8 @@ def stochastic(one: Sequence[torch.Tensor | Fingerprint], two: Sequence[torch.Te
 
 
 def near(one: torch.Tensor | Fingerprint, two: torch.Tensor | Fingerprint) -> bool:
-    """Returns whether rounding alone could explain the difference between two tensors. Tensors of several gigabytes have only fingerprints, which do
-    not reveal how far apart they are, so such tensors are assumed to be near each other."""
+    """Returns whether rounding alone could explain the difference between two tensors. Multi-gigabyte tensors have only fingerprints, which do not
+    reveal how far apart they are, so such tensors are assumed to be near each other."""
     if isinstance(one, Fingerprint) or isinstance(two, Fingerprint):
         return True
     if one.shape != two.shape or one.dtype != two.dtype:

@@ -19,7 +19,7 @@ from verifier.float8 import continuous
 TIMES = (4.0, 16.0, 64.0, 256.0, 512.0, 1024.0)  # factors applied to plain arithmetic's errors, in ascending order
 STEEP = 4.0  # if the count grows this much faster than the errors, the cause is larger errors rather than decisions
 ROOM = 4.0  # factor by which a sound program's errors may exceed those of plain arithmetic
-TIE = 16.0  # factor on plain arithmetic's errors at which a number between two steps moves to another step in almost half of the draws
+TIE = 16.0  # multiple of plain arithmetic's errors at which a number between two steps moves to another step in almost half of the draws
 TIE_DRAWS = 12
 DOUBT = 1e-4  # maximum probability that a sound program exceeds the allowed number of decisions
 
@@ -38,8 +38,8 @@ class Decisions:
 
 
 def measured(counts: Sequence[tuple[float, int]]) -> Decisions | None:
-    """Estimates decisions from `counts`, which pairs each number of wrong elements with the factor on the errors. Returns null if no elements are
-    off, if they are off with only one factor, or if their number grows much faster than the errors."""
+    """Estimates decisions from `counts`, which pairs each number of wrong elements with the factor applied to the errors. Returns null if no elements
+    are off, if they are off with only one factor, or if their number grows much faster than the errors."""
     seen = [(times, count) for times, count in sorted(counts) if count]
     steep = any(more > STEEP * count * larger / times for (times, count), (larger, more) in zip(seen, seen[1:], strict=False))
     if len(seen) < 2 or steep:

@@ -62,7 +62,7 @@ class Expectations:
         self.reference = reference
         self.draws = draws
         self.first_inputs = first_inputs  # inputs of the first trial; they may have to be drawn again
-        self.first: Expected | None = None  # expectation of the first trial; it is recomputed, not kept, if it takes gigabytes
+        self.first: Expected | None = None  # expectation of the first trial; it is recomputed, not kept, if it takes up gigabytes
         self.first_rng: int | None = None  # seed of the first trial's generators
         self.timed_appeal = False
         self.bounds: list[float] = []  # per output: bounds (maxima over trials with the task's inputs), PyTorch's own errors, tolerated shares

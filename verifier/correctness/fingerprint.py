@@ -1,4 +1,4 @@
-"""Detects changes to a tensor of several gigabytes without keeping a copy, by means of two sums over all its bits."""
+"""Detects changes to a multi-gigabyte tensor without keeping a copy, by means of two sums over all its bits."""
 
 from __future__ import annotations
 

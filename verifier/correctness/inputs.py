@@ -24,7 +24,7 @@ SPIKES = (-1.5, 6.0, -0.25)  # in multiples of the input's root mean square
 EACH = 6  # number of inputs that have an element changed in a separate trial; any further inputs are changed together
 RUN = 8  # length of a run of equal integers
 FEW = 16  # tensor size below which a few elements are a large part of the tensor
-TINY = 1e-4  # factor on the task's own numbers
+TINY = 1e-4  # factor applied to the task's own numbers
 GRID = 8  # number of steps into which a range is divided
 LEAST = 2  # smallest value at which integers that are all equal are lowered
 SKEW = 4.0  # exponent applied to a uniform number: half of the results are in the lowest sixteenth of the range
@@ -149,8 +149,8 @@ def reshape_distribution(name: str, tensor: torch.Tensor, generator: torch.Gener
 
 
 def _places(tensor: torch.Tensor, generator: torch.Generator) -> list[tuple[int, ...]]:
-    """Picks a few elements from the second half; `one_element` changes the first. A program that examines only one half does not notice changes in
-    the other. Picks none if the tensor is so small that they would be a large part of it."""
+    """Picks a few elements from the second half; `one_element` changes one in the first half. A program that examines only one half does not notice
+    changes in the other. Picks none if the tensor is so small that they would be a large part of it."""
     if tensor.numel() < FEW:
         return []
     at = torch.randint(tensor.numel() // 2, tensor.numel(), (len(SPIKES),), generator=generator, device=generator.device).tolist()

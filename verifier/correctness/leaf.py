@@ -82,7 +82,7 @@ class Leaf:
         return None if own is None else (spread.limits(own, self.plain, self.alternative.dtype, precision), own.quantiles)
 
     def finer(self, value: torch.Tensor, precision: Precision) -> str:
-        """Describes how a `value` is wrong although its largest error is within the bound. Returns an empty string if it is correct."""
+        """Describes what is wrong with a `value` whose largest error is within the bound. Returns an empty string if it is correct."""
         if self.tolerated > 0 and not large(value.nbytes):
             most = max(self._clusters(self.alternative), self.plain_clusters)
             found = self._clusters(value)

@@ -18,9 +18,9 @@ from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import fetch
 from verifier.layout import read_specs
 
-# Over all calls, rounding makes two sound programs differ by less than `STATE_OFF`. If updates are skipped after an average has settled, the only
-# difference is the batch noise: a thousandth for thousands of elements. Larger rounding differences are measured if possible, and are otherwise
-# tolerated.
+# Over all calls, rounding accounts for a difference of less than `STATE_OFF` between two sound programs. If updates are skipped after an average has
+# settled, the only difference is the batch noise: a thousandth for thousands of elements. Larger rounding differences are measured if possible, and
+# are otherwise tolerated.
 STATE_OFF, GRANTED = 1e-4, 1e-2
 
 LATE_BYTES = 16 << 20  # maximum size of a buffer that is read although the first calls did not change it
@@ -100,7 +100,7 @@ def judge_drifted(got: torch.Tensor, expected: torch.Tensor, limit: float, drift
 def drifts(trials: Trials) -> list[Drift]:
     """Measures the drift of every entry over calls with the task's inputs, in eager, in fp64 and in plain arithmetic. Each run continues from its own
     state. The effect of a rounding decision stays in an average for dozens of calls, so it is more visible than after the first trials. The drift is
-    measured only if a state is off. The result is empty if fp64 does not run or takes gigabytes."""
+    measured only if a state is off. The result is empty if fp64 does not run or takes up gigabytes."""
     reference = trials.reference
     if trials.expectations.no_oracle:
         return []

@@ -23,7 +23,7 @@ from verifier.float8 import continuous
 from verifier.task import Precision
 
 NOISE_ROOM = 1024
-DECIDED = 16.0  # factor on plain arithmetic's error that replaces `correctness.W` if plain arithmetic decides anything differently from fp64
+DECIDED = 16.0  # factor applied to plain arithmetic's error, replacing `correctness.W` if plain arithmetic decides anything differently from fp64
 MOST_DECIDED = 2 * FLIPPED  # like `FLIPPED`, but for eager's elements; it is higher because plain arithmetic provides further evidence
 
 

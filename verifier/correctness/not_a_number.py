@@ -42,8 +42,8 @@ class Asked:
 
 
 def prepared(reference: ReferenceSession, first: Values, own: list[torch.Tensor], rng: int, draws: random.Random) -> Iterator[Asked]:
-    """Yields the inputs of up to two calls, one at a time, because they may take gigabytes. Skips calls that would affect no output. `own` contains
-    eager's outputs for `first`. The state is unchanged."""
+    """Yields the inputs of up to two calls, one at a time, because they may take up gigabytes. Skips calls that would affect no output. `own`
+    contains eager's outputs for `first`. The state is unchanged."""
     own = [wide(output) for output in own]
     at = {index: _places(tensor, draws) for index, tensor in enumerate(first.tensors) if tensor.is_floating_point() and tensor.numel() > PLACES}
     if not at:
@@ -95,7 +95,8 @@ def _required(own: torch.Tensor, moved: torch.Tensor, lost: torch.Tensor, kind: 
 
 
 def judged(asked: Asked, outputs: list[torch.Tensor], reference: ReferenceSession, tree: object) -> tuple[str, bool]:
-    """Describes how NaN or infinity is lost (empty if it is not), and returns whether a clamp has swallowed any NaN. The state is unchanged."""
+    """Returns a description of how NaN or infinity is lost (empty if it is not), and whether a clamp has swallowed any NaN. The state is
+    unchanged."""
     outputs = [wide(output) for output in outputs]
     kept = torch.isfinite if asked.infinite else torch.isnan
     gone = [None if mask is None else mask & (kept(value) ^ (not asked.infinite)) for mask, value in zip(asked.required, outputs, strict=True)]

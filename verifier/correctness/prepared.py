@@ -68,8 +68,8 @@ class Prepared:
 
     @property
     def first_inputs(self) -> Values:
-        """Returns the inputs with which the task was prepared. If outputs take gigabytes, the inputs are drawn again, because no matching outputs are
-        kept."""
+        """Returns the inputs with which the task was prepared. If outputs take up gigabytes, the inputs are drawn again, because no matching outputs
+        are kept."""
         if self.expectations.first is not None:
             return self.expectations.first.values
         return self._first if self._first is not None else self.reference.inputs(self._first_seed)
@@ -101,7 +101,7 @@ class Prepared:
         return caller.call(values, self.expectations.first_rng or 1, flush=False), values
 
     def baseline_off(self, caller: Caller) -> str:
-        """Describes how the output of such a call is wrong, which disqualifies the baseline. Returns an empty string if it is correct."""
+        """Describes what is wrong with the output of such a call, which disqualifies the baseline. Returns an empty string if it is correct."""
         rng = self.expectations.first_rng
         call, values = self.first_call(caller)
         if self.stochastic or rng is None:

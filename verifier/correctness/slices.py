@@ -21,8 +21,8 @@ LEAST = 16  # minimum number of elements in a slice
 MANY = 64  # minimum number of elements in a slice whose error cannot be due to chance
 ELEMENTS, SLICES = 256, 512  # maximum number of elements per slice, and of slices per dimension, that are checked
 QUANTILE = 0.75
-LUCK = 8  # number of ill-conditioned slices among which PyTorch may be accurate in one by luck
-TAIL = 4.0  # factor on the largest usual error of a dimension, up to which an error can be due to such luck
+LUCK = 8  # number of ill-conditioned slices of which PyTorch may be accurate in one by luck
+TAIL = 4.0  # multiple of the largest usual error of a dimension, up to which an error can be due to such luck
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class Way:
 
 @dataclass
 class Step:
-    """One planned call. The inputs may take gigabytes, so they are drawn when the step runs and are not kept. With `fresh`, the inputs have new
+    """One planned call. The inputs may take up gigabytes, so they are drawn when the step runs and are not kept. With `fresh`, the inputs have new
     addresses; otherwise, new contents are written to the old addresses. With `needed`, there is no verdict without this call, however slow the task
     is."""
 

@@ -85,7 +85,7 @@ class Trials(Calls):
         return f"{DIFFER}: there is nothing that could be the task's {missing[0]}" if missing else ""
 
     def _wrong(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> str:
-        """Describes how the program is wrong in this step. Returns an empty string if it is correct."""
+        """Describes what the program gets wrong in this step. Returns an empty string if it is correct."""
         seeded = self.constructions.binding.how == "seeded"
         if (step.kind in ("weights", "constructed again") or (step.kind == "not a number" and self.moves)) and (stale := self._overwritten()):
             return stale
@@ -223,7 +223,7 @@ class Trials(Calls):
             self.examiner.pass_over()
 
     def _several(self, step: Step, subject: Subject) -> Trial:
-        """Tries other weights if both sides are only constructed. Uses several seeds and stops at the first wrong result."""
+        """Tries other weights if neither side loads any. Uses several seeds and stops at the first wrong result."""
         trial = Trial(name=step.name, seed=step.seed, ok=True)
         try:
             for number in range(1, SEEDS + 1):

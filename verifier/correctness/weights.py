@@ -76,8 +76,8 @@ def matched(entries: Sequence[StateEntry], tensors: Sequence[torch.Tensor], name
 
 
 def by_shape(entries: Sequence[StateEntry], found: dict[str, str], names: Sequence[str], specs: Sequence[Spec]) -> dict[str, str]:
-    """Extends `found`. Each entry that has no equal is matched to the next program entry of the same shape and type; its gradients and state are then
-    compared with that entry."""
+    """Extends `found`. Each entry without an equal counterpart is matched to the next program entry of the same shape and type; its gradients and
+    state are then compared with that entry."""
     whole = dict(found)
     for entry in entries:
         if entry.name in whole:

@@ -62,8 +62,8 @@ class Arena(ABC):
 
     @abstractmethod
     def leave(self) -> None:
-        """Ties the lifetime of the memory to the last tensor that uses it, and `handle` to this object, which saves the judge from copying gigabytes.
-        The party has already removed its mapping, or will do so before the memory is freed."""
+        """Ties the lifetime of the memory to the last tensor that uses it, and that of `handle` to this object, which saves the judge from copying
+        gigabytes. The party has already removed its mapping, or will do so before the memory is freed."""
 
     @abstractmethod
     def close(self) -> None: ...

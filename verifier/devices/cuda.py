@@ -34,7 +34,7 @@ MINIMUM_FREE = 2 << 30  # bytes; a task of ordinary size needs at least this muc
 # A tiny kernel waits 0.27 ms on an H200 if there is only a context switch, and 1.5 ms or more if another process has work. Waits measured while other
 # judges are active must not hide a program that keeps the GPU busy, or another process's kernels.
 MOST_USUAL_NS = 300_000
-RESTING, RESTING_NS = 4, 400_000  # factor on a tiny kernel's usual wait, and a fifth of a time slice; longer waits include other work
+RESTING, RESTING_NS = 4, 400_000  # multiple of a tiny kernel's usual wait, and a fifth of a time slice; longer waits include other work
 CORES = cores(os.sched_getaffinity(0))  # the cores available to this process at startup, each with its processors
 FEWEST = 8  # minimum number of processors per GPU; with fewer, none are chosen
 APART, TIMED = 2, 4  # minimum number of processors left to the judge, and number of processors on which sides are timed

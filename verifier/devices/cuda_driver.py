@@ -248,7 +248,7 @@ def free_memory() -> tuple[int, int]:
 
 
 class DeviceBytes:
-    """Device memory in a form that `torch.as_tensor` accepts without a copy: flat uint8. Tensors that use the memory hold this object. If it is
+    """Device memory in a form that `torch.as_tensor` accepts without copying: flat uint8. Tensors that use the memory hold this object. If it is
     `freed`, the memory is released together with the last of these tensors."""
 
     freed = False

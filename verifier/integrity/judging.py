@@ -96,9 +96,9 @@ class Observed:
     """The judge's own observations of the timed process. `replay_ms` is the time of the process's further calls, or zero if there were none. `unlike`
     describes how their outputs differ from those of the timed call. `sampled` describes, on the CPU, whose code they spent their time in. `needless`
     lists own functions or kernels that do not affect the outputs, by the names that `sampled` and the recorder use. `unskipped` gives the reason if
-    this could not be tested. `wrong` describes how outputs of calls like the timed ones are wrong. `shortcut` is the finding of
-    `verifier.integrity.shortcuts`. `busy` says whether other work on the host took the processors in so many timed calls that this alone explains why
-    the program's own code was not seen."""
+    this could not be tested. `wrong` describes what is wrong with the outputs of calls like the timed ones. `shortcut` is the finding of
+    `verifier.integrity.shortcuts`. `busy` indicates whether other work on the host took the processors in so many timed calls that this alone
+    explains why the program's own code was not seen."""
 
     replay_ms: float = 0.0
     unlike: str = ""
@@ -190,7 +190,7 @@ def _unseen(judged: Judged, sampled: Sampled, busy: bool) -> None:
 
 
 def at_most(found: float, looks: int, doubt: float = DOUBT) -> float:
-    """Returns the largest true share that at most `found` of `looks` independent looks would show with a probability of at least `doubt`."""
+    """Returns the largest true share that would show up in at most `found` of `looks` independent samples with a probability of at least `doubt`."""
     low, high, hits = 0.0, 1.0, math.ceil(found)
     if hits >= looks:
         return 1.0
@@ -324,8 +324,8 @@ def _without_launches(judged: Judged, share: float) -> float:
     """Returns the program's own share of the work if torch.compile does most of it, excluding own kernels that take no longer than a launch. In a
     call of a few microseconds, kernels that contribute nothing to the outputs would otherwise classify the program as `mixed` or, if there are enough
     of them, as `custom`. The rule applies if at least half of the work that takes longer than a launch is not the program's own. If no work takes
-    longer, it applies to all work. It does not apply to programs that also use a library's matrix products: in those, a fused kernel of two
-    microseconds saves several launches, and a needless one saves nothing."""
+    longer, it applies to all work. It does not apply to programs that also use a library's matrix products: in those, a fused two-microsecond kernel
+    saves several launches, and a needless one saves nothing."""
     bare = [kernel for kernel in judged.kernels if kernel.own and 0 < kernel.ms <= LAUNCH_MS * kernel.calls]
     work = [kernel for kernel in judged.kernels if kernel.ms > LAUNCH_MS * kernel.calls]
     if not bare or sum(kernel.share for kernel in work if not kernel.own) < CUSTOM * sum(kernel.share for kernel in work):

@@ -1,4 +1,4 @@
-"""Reads the device work of a few observed calls from a Chrome trace by torch.profiler.
+"""Reads the device work of a few observed calls from a Chrome trace recorded by torch.profiler.
 
 It determines what ran, who launched it, and whether it had finished when the outputs were handed over. The runner encloses each call in the `CALL`
 range. As soon as forward has returned, the runner launches a tiny kernel of its own in the `HANDOVER` range, on the stream that a caller would use
@@ -53,8 +53,8 @@ class Seen:
 
 
 def by_library(via: str) -> bool:
-    """Returns whether the operator that launched a kernel belongs to torch or a compiler. Such a kernel is never the program's own, whatever its name
-    is."""
+    """Returns whether the operator that launched a kernel belongs to torch or a compiler. Such a kernel is never the program's own, whatever its
+    name."""
     return via.startswith(_LIBRARY_OPERATORS) or via.startswith(_COMPILER_RANGES)
 
 

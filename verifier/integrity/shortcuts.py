@@ -38,8 +38,8 @@ from verifier.timing.outside import low
 from verifier.timing.series import Form, Use, Uses, single
 
 FEW = 2  # number of turns for a new object, because it may pack weights in the first turn
-MOST_SECONDS = 3.0  # seconds that an object has to become as fast as the timed object
-SLOWER = 1.5  # factor on the time of the timed call, in addition to PyTorch's own slowdown under the same change
+MOST_SECONDS = 3.0  # time in seconds that an object has to become as fast as the timed object
+SLOWER = 1.5  # multiple of the timed call's time, in addition to PyTorch's own slowdown under the same change
 ALIKE = 1.2
 LEAST_NS = 20_000  # per call; a smaller difference may be noise
 EAGER_CALLS, EAGER_ROUNDS = 5, 3
@@ -87,7 +87,7 @@ class Shortcuts:
     trials: Trials
     form: Form | None
     rng: random.Random
-    wrong: str = ""  # how outputs are wrong under a change
+    wrong: str = ""  # what is wrong with the outputs under a change
     said: str = ""  # the reason why the timed calls are a special case
 
     def look(self) -> None:

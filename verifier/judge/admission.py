@@ -68,7 +68,7 @@ def admit(job: AdmitJob, pool: Pool, seed: int) -> Admission:
 
 
 def _too_large(pool: Pool, source: str, message: str, need: int = 0) -> Problem:
-    """Describes how a task is too large. `need` is the number of bytes required, if known. If it exceeds the device's total memory, the task is too
+    """Explains why a task is too large. `need` is the number of bytes required, if known. If it exceeds the device's total memory, the task is too
     large regardless of other users."""
     if need <= (pool.device.total_bytes() or 0):
         _may_be_others(pool, message)
@@ -225,8 +225,8 @@ def forward_line(source: str) -> int | None:
 
 
 def begin_line(failure: PartyFailure, source: str) -> int | None:
-    """Returns the line at which what failed begins, for a failure that has no line of its own: a function that cannot be called as it is, or a value
-    that cannot be passed on."""
+    """Returns the first line of the code that failed, for a failure that has no line of its own: a function that cannot be called as written, or a
+    value that cannot be passed on."""
     import ast
 
     names = top_level(parse(source))

@@ -199,9 +199,9 @@ class Party:
         warm: Sequence[int] = (),
     ) -> tuple[list[Stamped], Frame, int]:
         """Makes one timed call per key, with no message between them, within `limit` seconds. `hand_over` writes the masked inputs of all calls once
-        the party is ready. With `glances`, the judge inspects the process during some of the calls. Caches are not flushed before the calls numbered
-        `warm`. It also returns two durations in nanoseconds: the time until the party was ready, and the time from the last call until the party's
-        answer. The device must have a `leader`."""
+        the party is ready. With `glances`, the judge inspects the process during some of the calls. Caches are not flushed before the calls whose
+        numbers are in `warm`. Also returns two durations in nanoseconds: the time until the party was ready, and the time from the last call until
+        the party's answer. The device must have a `leader`."""
         leader = self.device.leader()
         assert leader is not None
         if self.page is None:
@@ -230,7 +230,7 @@ class Party:
         return stamped, frame, around + time.monotonic_ns() - ended
 
     def _exchange(self, kind: str, message: dict[str, Any], limit: float, hand_over: Callable[[], None], first: bool = True) -> Exchange:
-        """Makes one exchange. `first` means that another party may have used the device just before."""
+        """Makes one exchange. `first` means that another party may have just used the device."""
         with queueing(self.spawned) as threads:
             return self._exchanged(kind, message, limit, hand_over, first, threads)
 

@@ -12,7 +12,7 @@ from verifier.judge.pool import data_folder
 from verifier.judge.session import ReferenceSession
 
 MAX_CAPTURE = 64 << 20
-REMEMBERED, REMEMBERED_BYTES = 16, 128 << 20  # limits on cached graphs, as JSON; the cache saves the next run of a task an export of several seconds
+REMEMBERED, REMEMBERED_BYTES = 16, 128 << 20  # limits on cached graphs, as JSON; the cache saves a task's next run several seconds of exporting
 
 
 class CaptureBroken(ValueError):

@@ -264,7 +264,7 @@ class Evaluation:
         report.findings = [finding for finding in report.findings if finding.rule not in stale]
 
     def _prepare(self, building: Building) -> tuple[Trials, float]:
-        """Returns the trials and the seconds that preparing them took. The reference has loaded the task, and its first results are known."""
+        """Returns the trials and the time in seconds taken to prepare them. The reference has loaded the task, and its first results are known."""
         begin = time.monotonic()
         reference = None
         try:

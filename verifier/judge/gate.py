@@ -4,8 +4,8 @@ It uses lock files. Every judge holds a shared lock on `floor` while its parties
 lock on `turn`. The other judges notice this within `LOOK` seconds; each lets requests in flight finish, freezes its parties (a control group as a
 whole, otherwise every process with SIGSTOP) and releases `floor`. The first judge then takes an exclusive lock on `floor` and measures. A request's
 time limit is paused while its party is frozen (`Gate.frozen_seconds`). Builds, captures and first calls of torch.compile take seconds, so they are
-frozen in the middle. `room` is for verifications that fill much of the device's memory while they are timed. One judge holds it at a time, while the
-earlier stages of the next verification continue. All locks are released when the process that holds them ends, so a dead judge never blocks another.
+frozen midway. `room` is for verifications that fill much of the device's memory while they are timed. One judge holds it at a time, while the earlier
+stages of the next verification continue. All locks are released when the process that holds them ends, so a dead judge never blocks another.
 """
 
 from __future__ import annotations

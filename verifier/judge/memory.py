@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 GIB = 1 << 30
 LARGE = GIB  # bytes of inputs or outputs above which the memory saved is worth the time to map it again
 CHUNKS = 3 * GIB  # working memory of the judge: comparisons and fingerprints process tensors in pieces
-EASE = 8  # factor on the exchanged bytes; if less memory is free, caches are released
+EASE = 8  # multiple of the exchanged bytes; if less memory is free, caches are released
 
 
 def large(nbytes: int) -> bool:
@@ -28,7 +28,7 @@ def large(nbytes: int) -> bool:
 
 
 def too_little(device: Device, what: str) -> str:
-    """Builds the message for a failure that the device caused, not a program."""
+    """Builds the message for a failure caused by the device rather than by a program."""
     free, total = device.free_bytes(), device.total_bytes()
     if free is None or total is None:
         return f"{device.name} has too little memory {what}"

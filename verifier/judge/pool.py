@@ -99,8 +99,8 @@ class Pool:
         soon: str = "",
     ) -> Party:
         """Spawns a party. `role` is "builder" (never sees the device) or "device". `prefix`, `writable` and the additional `binds` are for profilers.
-        `soon` is the role that the party gets immediately, which lets its device be initialised while it imports torch. A spare party holds no device
-        memory. If the host's work continues while others measure, the party needs a device permit instead and can start at any time."""
+        `soon` is the role that the party gets immediately, which allows its device to be initialised while it imports torch. A spare party holds no
+        device memory. If the host's work continues while others measure, the party needs a device permit instead and can start at any time."""
         device = self.device
         permit = Permit.made() if self.host_goes_on and role == "device" and not prefix else None
         if permit is None:
@@ -204,7 +204,7 @@ class Pool:
         return any(one.terms == terms for one in self.coming)
 
     def ahead(self, terms: tuple[Role, str, str], then: Callable[[Party], None]) -> None:
-        """Queues more work for an anticipated party, in its thread, as soon as it has its role."""
+        """Queues more work for an anticipated party, to run in its thread as soon as the party has its role."""
         for one in self.coming:
             if one.terms == terms:
                 one.then(then)

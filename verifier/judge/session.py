@@ -45,7 +45,7 @@ class Run:
     aliased: list[str] = field(default_factory=list)  # what each output shares memory with (`verifier.parties.owning.owners`); empty: nothing
     layout: list[list[int] | None] = field(default_factory=list)  # strides of each output; null means any strides
     changed_inputs: list[int] = field(default_factory=list)
-    after: dict[int, torch.Tensor] = field(default_factory=dict)  # the values of those inputs after the call, by number, unless they take gigabytes
+    after: dict[int, torch.Tensor] = field(default_factory=dict)  # those inputs' values after the call, by number, unless they take up gigabytes
     orders: bool = False  # with `dropping`: whether the call sorts or ranks numbers
     drew: bool = False  # whether it drew random numbers from a seeded generator
 
@@ -78,7 +78,7 @@ def fetch(party: Party, what: str, specs: list[Spec], arena: str, limit: float |
 
 
 def taken(party: Party, what: str, specs: list[Spec], arena: str, limit: float | None = None) -> tuple[list[torch.Tensor], Arena]:
-    """Fetches tensors without a copy: the party gives up the arena."""
+    """Fetches tensors without copying them: the party gives up the arena."""
     offsets, end = place(specs)
     party.device.trim(EASE * end)
     party.drop(arena)
@@ -168,7 +168,7 @@ class ReferenceSession:
         self.state_tensors: list[torch.Tensor] = []
         self.mutated: list[str] = []
         self.remembers: list[str] = []  # attributes and variables outside the state dict that calls have changed
-        self.exact: list[torch.Tensor] | None = None  # fp64's own value for each such state entry; null if there was no call since the state was set
+        self.exact: list[torch.Tensor] | None = None  # fp64's own value for each such entry; null if there has been no call since the state was set
         self.variants = 0
         self.returned: dict[tuple[Any, ...], int] = {}  # number of tensors, by wanted gradients and input shapes
         self.eager_party: Party | None = None  # the eager baseline of the quick tier, kept for the next program

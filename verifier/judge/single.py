@@ -1,4 +1,4 @@
-"""A judge for the single job of a command line. The job was read, and its parties were started, before the judge existed."""
+"""A judge for a single job started from the command line. The job was read, and its parties were started, before the judge existed."""
 
 from __future__ import annotations
 

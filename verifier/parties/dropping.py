@@ -1,8 +1,8 @@
 """Runs a task in a mode in which clamps drop NaN, as `fmaxf(x, 0)` does. By default, they propagate it, as `torch.relu` does.
 
-In C, `fmaxf` and `fminf` return the operand that is not NaN. A kernel that uses them is still a valid clamp, so a program's treatment of NaN is also
-compared with this interpretation of the task. The same applies to a maximum over a row or a window that skips NaN, as a loop of comparisons does.
-Sums and products always propagate NaN.
+In C, `fmaxf` and `fminf` return the operand that is not NaN. A kernel that uses them still implements a valid clamp, so a program's treatment of NaN
+is also compared with this interpretation of the task. The same applies to a maximum over a row or a window that skips NaN, as a loop of comparisons
+does. Sums and products always propagate NaN.
 """
 
 # sandboxed: its mode is active while the models that tasks define run

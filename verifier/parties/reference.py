@@ -53,7 +53,7 @@ class Reference(Role):
         self.wide = WideCopies()
 
     def do_put(self, frame: Frame) -> dict[str, Any]:
-        """Hands over held tensors and drops the references to them, because every copy counts if inputs take gigabytes."""
+        """Hands over held tensors and drops the references to them, because every copy counts if inputs take up gigabytes."""
         answer = super().do_put(frame)
         del self.held[frame.text("what")]
         self.device.trim(frame.integer("need"))
@@ -228,7 +228,7 @@ class Reference(Role):
     @contextlib.contextmanager
     def measured(self) -> Iterator[list[int]]:
         """Measures peak device memory while the context is open and yields a list with that single entry; the list is empty if the device does not
-        count memory."""
+        track memory."""
         taken: list[int] = []
         before = self.device.held_bytes()
         self.device.peak_bytes(reset=True)
@@ -369,8 +369,8 @@ def rehearse_kernels(device: PartyDevice) -> None:
 
 
 def separate(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a copy with memory of its own. PyTorch's exporter mistakes inputs of different types in one arena for views of each other, and rejects
-    a forward that writes to one of them."""
+    """Returns a copy with its own memory. PyTorch's exporter mistakes inputs of different types in one arena for views of each other, and rejects a
+    forward that writes to one of them."""
     return tensor if tensor.is_neg() or tensor.is_conj() else tensor.clone()
 
 

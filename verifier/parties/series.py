@@ -106,7 +106,7 @@ class SeriesRole:
         count. With ``empty``, nothing is called, which measures the cost of an exchange.
 
         The host does as little as possible between calls, because a user's loop does nothing there either, and Python code would evict the call's own
-        code from the processor's caches (decoding steps of 66 kernels took 168 us instead of 127 us on an H100 host).
+        code from the processor's caches (decoding steps with 66 kernels each took 168 us instead of 127 us on an H100 host).
         """
         clock, calls = self._clock(), frame.message["calls"]
         arena, nbytes = self.arenas[frame.message["arena"]], int(frame.message["nbytes"])

@@ -1,4 +1,4 @@
-"""Builds and drives the judge's kernels for tensors of gigabytes (`passes.cu`): they make a single pass over memory, whereas PyTorch operators need
+"""Builds and drives the judge's kernels for multi-gigabyte tensors (`passes.cu`). They make a single pass over memory, whereas PyTorch operators need
 five to twelve.
 
 On an H200, those operators took two fifths of the measuring time of the full tier for a task with 6 GiB of inputs and 6 GiB of outputs. The functions

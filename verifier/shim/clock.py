@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 SOURCES, HEADERS = ("clock.c", "series.c"), ("clock.h",)
 PAGE_BYTES, LINE = 4096, 64
 STAMPS = 8
-AWAKE_NS = 500_000  # kept short, because a program that rewrites this process could compute meanwhile; the judge's flush has kept processors awake
+AWAKE_NS = 500_000  # kept short, because a program that rewrites this process could compute then; the judge's flush has kept processors awake
 
 
 class ClockError(RuntimeError):
@@ -52,7 +52,7 @@ def build_clock(folder: Path) -> Path:
 
 class Native:
     """The library's functions with their types. Functions that wait for the judge keep the interpreter's lock (`PyDLL`), so that no thread that a
-    program has left behind can run Python meanwhile. `stitch_ended` and `stitch_sync` wait for the program's own work and release the lock."""
+    program has left behind can run Python in the meantime. `stitch_ended` and `stitch_sync` wait for the program's own work and release the lock."""
 
     def __init__(self, library: Path | str):
         waiting, running = ctypes.PyDLL(str(library)), ctypes.CDLL(str(library))
@@ -104,7 +104,7 @@ class Clock:
         self._native.prepare()
 
     def go(self, fd: int, awake: bool = False) -> None:
-        """Starts the clock when the judge gives the go. With `awake`, all processors work for a moment before the call."""
+        """Starts the clock when the judge sends the start signal. With `awake`, all processors work for a moment before the call."""
         if self._native.inputs(fd) != 0:
             raise ClockError("the judge is gone")
         if awake:
@@ -178,13 +178,13 @@ def running(call: int) -> int:
 class Stamped:
     """The times of one call of a series, in nanoseconds."""
 
-    judged: int  # from go to the end, by the judge's clock
+    judged: int  # from the start signal to the end, by the judge's clock
     own: int  # the same interval by the party's clock
     ahead: int  # from the key until the inputs were unmasked; on a GPU, until the caches were also flushed
     copied: int  # from the end until the outputs were copied
     between: int  # from the previous call's copy until the party waited for the key; 0 for the first
-    queued: int  # how long the party's threads waited for a processor in this time
-    began: int = 0  # the time of the go, by the judge's clock
+    queued: int  # how long the party's threads waited for a processor during this time
+    began: int = 0  # the time of the start signal, by the judge's clock
     ended: int = 0  # the time of the end, by the same clock
 
 
@@ -236,8 +236,8 @@ class Leader:
         warm: Sequence[int] = (),
     ) -> list[Stamped]:
         """Leads the party behind socket `fd` through as many calls as there are keys, within `seconds`. `threads` holds open `schedstat` files of the
-        party's threads. `bell` is an event that is signalled shortly before each of the calls numbered `rung`. Caches are not flushed before the
-        calls numbered `warm`. Raises `SeriesFailed`."""
+        party's threads. `bell` is an event that is signalled shortly before each call whose number is in `rung`. Caches are not flushed before the
+        calls whose numbers are in `warm`. Raises `SeriesFailed`."""
         count = len(keys)
         words = (ctypes.c_uint64 * (2 * count))(*(word for key in keys for word in key))
         stamps = (ctypes.c_int64 * (STAMPS * count))()

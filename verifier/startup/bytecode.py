@@ -2,8 +2,8 @@
 startup, which takes 3 s of processor time.
 
 `python -m verifier prepare`, or an idle serving judge, creates it once under `data_dir`; judges are started with it, and expose it to their parties
-as read-only. Python itself ignores byte code if its source has another date or size. After an upgrade of Python, torch or this package, all byte code
-is rebuilt, because Python looks for it in only one place.
+as read-only. Python itself ignores byte code if its source has a different date or size. After an upgrade of Python, torch or this package, all byte
+code is rebuilt, because Python looks for it in only one place.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def make(data_dir: Path) -> str:
     try:
         made_for = signature()
         subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=SECONDS, check=True)
-        # Some of the folders have other paths in a sandbox.
+        # Some of the folders have different paths in a sandbox.
         moved = {str(PACKAGE): f"{INSIDE}/verifier"} | {path: f"{INSIDE}/path{index}" for index, path in enumerate(path_folders())}
         for source, target in moved.items():
             if (folder / source.lstrip("/")).is_dir():

@@ -54,7 +54,7 @@ class Started:
 def start_judge(
     device: str, data_dir: Path, limits: Limits | None = None, spares: int = 0, without_static: bool = False, begun: float | None = None
 ) -> Started:
-    """Starts a judge. With `begun` (the client's `time.monotonic()` at its start) the judge accepts one job, which must be sent immediately, and
+    """Starts a judge. With `begun` (the client's `time.monotonic()` at its start), the judge accepts one job, which must be sent immediately, and
     exits. Raises `OSError`."""
     ours, theirs = pair()
     boot = {
@@ -92,6 +92,6 @@ def start_job(job: dict[str, Any], device: str, data_dir: Path, begun: float) ->
     try:
         started.sock.sendall(HEADER.pack(len(body), 0) + body)
     except OSError:
-        pass  # the judge is gone; the caller that waits for its answer is given the reason
+        pass  # the judge is gone; the caller that waits for its answer receives the reason
     started.sent = True
     return started

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 GIVEN_BACK_SECONDS = 5.0
 HELD_EARLY, HELD_EARLY_BYTES = 3, 64 << 20  # number of first turns whose outputs the party holds until the end; maximum bytes of a call's outputs
-HELD_LATER, HELD_LATER_BYTES = 6, 16 << 20  # later turns: turn n is held with probability HELD_LATER / n, which favours no time
+HELD_LATER, HELD_LATER_BYTES = 6, 16 << 20  # later turns: turn n is held with probability HELD_LATER / n, which favours no time scale
 
 
 @dataclass
 class Early:
-    """Outputs of an early timed call. They detect a ring of output buffers: however long the ring is, it has wrapped around by the end."""
+    """Outputs of an early timed call. They reveal a ring of output buffers: however long the ring is, it has wrapped around by the end."""
 
     specs: list[Spec]
     prints: list[Fingerprint]
@@ -206,8 +206,8 @@ class Caller:
         return False
 
     def empty(self, rounds: int) -> int:
-        """Returns the duration, in nanoseconds, of an exchange without a call: as in a user's loop if calls are timed in series, and otherwise of a
-        round trip."""
+        """Returns the duration, in nanoseconds, of an exchange without a call. If calls are timed in series, this is the exchange as in a user's
+        loop; otherwise, it is a round trip."""
         if self.party.device.leader() is None:
             return self.party.empty(rounds)
         return int(statistics.median(stamped.judged for stamped in self._line().empty(rounds)))
@@ -292,7 +292,7 @@ class Side:
 
 
 def newer(calls: list[Call]) -> int | None:
-    """Returns by how many ns a call takes longer with newly drawn inputs than with others; null if all calls are of one kind."""
+    """Returns how many ns longer a call takes with newly drawn inputs than with others; null if all calls are of one kind."""
     new, known = ([call.inner for call in calls if call.use is not None and call.use.new is kind] for kind in (True, False))
     return int(statistics.median(new) - statistics.median(known)) if new and known else None
 

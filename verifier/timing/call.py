@@ -27,7 +27,7 @@ class Call:
     ahead: int  # from the writing of the inputs until the interval began
     tree: object
     specs: list[Spec]
-    outputs: list[torch.Tensor]  # private copies; if a baseline's outputs take gigabytes, they stay where its next call will write
+    outputs: list[torch.Tensor]  # private copies; if a baseline's outputs take up gigabytes, they stay where its next call will write
     again: list[torch.Tensor | Fingerprint] | None  # outputs of the previous call, read once more; see `kept`
     inputs_intact: list[bool]
     shared: list[str] = field(default_factory=list)  # owner of each output's memory, as reported by the party
@@ -38,9 +38,9 @@ class Call:
     in_series: bool = False
     use: Use | None = None  # in a series: the inputs
     span: tuple[int, int] | None = None  # in a series: its beginning and end by the judge's clock
-    looked: bool = False  # whether the judge inspected the process during the call, which took some of its time
+    looked: bool = False  # whether the judge inspected the process during the call, which took up some of the call's time
     queued: int = 0  # time that its threads waited for a processor during the call
-    after: dict[int, torch.Tensor] = field(default_factory=dict)  # inputs that the call has changed, by number, unless they take gigabytes
+    after: dict[int, torch.Tensor] = field(default_factory=dict)  # inputs that the call has changed, by number, unless they take up gigabytes
 
     @property
     def warm(self) -> bool:

@@ -24,7 +24,7 @@ GPU_LOOKS = 6
 TICK_SECONDS = time.clock_getres(6)  # CLOCK_MONOTONIC_COARSE advances by scheduler ticks, like the accounting of a running thread
 SETTLE_SECONDS = 0.008  # time until idle threads are asleep
 LOOK_SECONDS = max(0.002, 1.25 * TICK_SECONDS)  # duration of a check: a whole tick, so that no check misses a thread that runs throughout
-GPU_TIMES, GPU_LEAST_NS = 5, 600_000  # factor on the usual wait, and part of a time slice (2 ms): two contexts that both have work take turns
+GPU_TIMES, GPU_LEAST_NS = 5, 600_000  # multiple of the usual wait, and part of a time slice (2 ms): two contexts that both have work take turns
 
 
 @dataclass
@@ -99,7 +99,7 @@ class Watch:
         return wait if wait > max(GPU_TIMES * self.usual_wait_ns, GPU_LEAST_NS) else 0.0
 
     def crowded(self) -> str:
-        """Returns a sentence if another process uses the device, otherwise an empty string."""
+        """Returns a sentence if another process is using the device; otherwise, returns an empty string."""
         wait = self.long_wait()
         if not wait or not self.works_on:
             return ""

@@ -7,9 +7,9 @@ against themselves 40 times each. With the polish, their ratios varied by 1.4 to
 (bench/results/verifier-calibration-turns-h200.json).
 
 Two processes that run the same code differ for their whole lifetime, because their memory and caches differ. Calls of one pair of processes say
-nothing about that variation (on an H200, with calls of 200 us, 2 of 6 intervals of a program against itself missed 1.0). It is therefore estimated
-from two sources: the measured spread of several fresh pairs, and earlier findings on this host (`Repeatability`), which are weighted as if they were
-a number of pairs.
+nothing about that variation (on an H200, with 200 us calls, 2 of 6 intervals of a program against itself missed 1.0). It is therefore estimated from
+two sources: the measured spread of several fresh pairs, and earlier findings on this host (`Repeatability`), which are weighted as if they were a
+number of pairs.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def without_turns(samples: Sequence[np.ndarray]) -> np.ndarray:
     The result is an array (processes, blocks, calls of a block), from one array (blocks, calls of a block) per process, all of the same shape. A turn
     is one input on every process. The common parts have a median of 0 over blocks, so a process's median is still its time.
 
-    The calls of a block alternate between two locations for inputs and outputs, and the location can matter: a softmax of 6 GB on an H200 takes 6.2
-    ms at one and 6.8 ms at the other. Therefore, each location of each process has its own level.
+    The calls of a block alternate between two locations for inputs and outputs, and the location can matter: a 6 GB softmax on an H200 takes 6.2 ms
+    at one and 6.8 ms at the other. Therefore, each location of each process has its own level.
 
     >>> slow_turn = np.array([[1.0], [2.0], [1.0]])
     >>> np.exp(without_turns([slow_turn, 3 * slow_turn])).round(3).tolist()
@@ -201,7 +201,7 @@ def _pooled(prior: float, weight: float, apart: float, spare: int) -> tuple[floa
     """Pools a variance and its degrees of freedom from what is known about the host and from `apart`, the observed sum of squares with `spare`
     degrees of freedom. If the observed variance is larger than the known one, this program may be a different case, and the earlier findings count
     for less, by the square of the excess. (For processes that differ by 4 times what was known, intervals from three pairs then contain the true
-    value in 96 % of cases; with the full weight of 6, they would in only 71 %.)
+    value in 96 % of cases; with the full weight of 6, they would do so in only 71 %.)
     """
     seen = max(apart, 0.0) / spare if spare else 0.0
     if seen > prior:

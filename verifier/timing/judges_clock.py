@@ -34,8 +34,8 @@ def clocks(pairs: list[Pair], known: Repeatability, seed: int) -> tuple[Interval
 
 
 def by_judge(pairs: list[Pair], known: Repeatability, seed: int) -> tuple[Interval | None, str]:
-    """Returns the interval by the judge's clock, and a description of how far the program-side clock exceeds it beyond its errors, or an empty
-    string."""
+    """Returns the interval by the judge's clock, and a description of how far the program-side clock exceeds it after allowing for errors, or an
+    empty string."""
     shim, judge = estimate_of(pairs, "eager", known, seed), _estimated(pairs, known, seed)
     interval = judge.interval if judge.half < TOO_UNSTEADY else None
     beyond = math.log(shim.interval.ratio / judge.interval.ratio)

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from verifier.timing.blocks import Side
 
 CLOCK_SHARE, CLOCK_SLACK_NS = 0.10, 10_000
-# Allowances: a factor on eager's time, since the pages and caches of two processes differ, and nanoseconds per call. Work that a process does once
+# Allowances: a multiple of eager's time, since the pages and caches of two processes differ, and nanoseconds per call. Work that a process does once
 # per series depends mainly on its previous work; waking its threads takes place in the lead-in.
 GRANTED = {"copied": (1.1, 0), "around": (1.25, 8_000), "lead": (1.5, 15_000)}
 COPIES = GRANTED["copied"][0]
 MOVED = 0.5  # share of the saving within the interval above which work outside it cannot be accidental
 LEAST_NS = 1_000  # minimum duration of a call: the shim calls a Python function, which creates a tensor
-SIDES = 2**0.5  # factor on the uncertainty about one side, for the difference of two
+SIDES = 2**0.5  # factor by which the uncertainty about one side is multiplied for the difference between two
 CLAIM = 2.0  # speedup over eager above which the judge's clock must be steady enough to see the saving
 PARTS = {
     "ahead": "work begins before the clock",
@@ -41,7 +41,7 @@ PARTS = {
     "early": "calls are shorter if the cache flush gives its threads time with the inputs",
     "remembered": "calls with inputs that it has seen before are shorter",
 }
-LEAST_TURNS = 4  # minimum number of a side's turns from which it is known what the side remembers
+LEAST_TURNS = 4  # minimum number of a side's turns that shows what the side remembers
 
 
 @dataclass
@@ -83,8 +83,8 @@ class Charge:
 
 
 def charge(program: Side, eager: Side) -> Charge:
-    """Computes how much more time than eager's the program's calls need outside their interval. It is the larger of two values: the sum over parts,
-    since one part may naturally be shorter than eager's, and the total per call, since work may be hidden in a different place each time."""
+    """Computes how much more time the program's calls need outside their interval than eager's do. It is the larger of two values: the sum over
+    parts, since one part may naturally be shorter than eager's, and the total per call, since work may be hidden in a different place each time."""
     pairs = {name: (getattr(program.laps, name), getattr(eager.laps, name)) for name in PARTS}
     least = {"remembered": LEAST_TURNS, "early": LEAST_TURNS}
     pairs = {name: both for name, both in pairs.items() if min(map(len, both)) >= least.get(name, 1)}
@@ -98,7 +98,7 @@ def charge(program: Side, eager: Side) -> Charge:
 
 
 def _beyond(ours: Sequence[float], theirs: Sequence[float], times: float = 1.0, granted: float = 0.0) -> float:
-    """Returns by how much `ours` exceeds `theirs` multiplied by `times` plus `granted`, or 0 if chance explains the difference."""
+    """Returns the amount by which `ours` exceeds `theirs` multiplied by `times` plus `granted`, or 0 if chance explains the difference."""
     more = middle(ours) - times * max(middle(theirs), 0.0) - granted
     return more if more > _doubts(ours, theirs) else 0.0
 

@@ -51,7 +51,7 @@ class Form:
 
 def form(exchanged: int, shortest_ms: float, longest_ms: float, seeded: bool = False, warms: bool = False) -> Form | None:
     """Chooses the form for calls that exchange `exchanged` bytes and take from `shortest_ms` to `longest_ms` on the sides that are timed in turn;
-    null if memory does not hold a series."""
+    null if a series does not fit in memory."""
     room = MOST_BYTES // max(exchanged, 1)
     if room < 1:
         return None
@@ -77,7 +77,7 @@ class Use:
     rng: int | None  # null: the call draws no random numbers and is not seeded
     counted: bool
     new: bool = True  # whether it is the first use of its draw, so that the party has seen no similar inputs
-    warm: bool = False  # whether the caches are not flushed before it
+    warm: bool = False  # whether the call runs without a preceding cache flush
     changes: list[tuple[torch.Tensor, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)  # tensor, element, element that it copies
 
     def copied(self) -> Values:
@@ -274,7 +274,7 @@ class Line:
 
 
 def changed(flat: torch.Tensor, specs: list[Spec], offsets: list[int], intact: list[bool]) -> dict[int, torch.Tensor]:
-    """Returns copies of the inputs that a call has changed, by number, unless they take gigabytes. `flat` is the memory that holds the inputs."""
+    """Returns copies of the inputs that a call has changed, by number, unless they take up gigabytes. `flat` is the memory that holds the inputs."""
     rewritten = [number for number, same in enumerate(intact) if not same and not large(specs[number].nbytes)]
     return {number: view(flat, specs[number], offsets[number]).clone() for number in rewritten}
 

@@ -101,7 +101,7 @@ class TimedOutputs:
         return trial.model_copy(update={"norm": NORM + ", against eager"})
 
     def _written(self, got: Call, expected: Call) -> str:
-        """Describes how the inputs that the task changes differ between both sides. Returns an empty string if they do not."""
+        """Describes how the inputs that the task changes differ between the two sides. Returns an empty string if they do not."""
         if not expected.after.keys() & got.after.keys():
             return ""
         ours = {index: got.after[index] for index in expected.after if index in got.after}

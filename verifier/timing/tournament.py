@@ -43,7 +43,7 @@ WARM_UP = 3
 MOST_WARM_UP = {"quick": 5, "full": 10}
 WARM_UP_SECONDS = 0.3
 GONE = 1.0  # seconds within which the device becomes idle after a program's processes are gone
-SOUND = 1.1  # factor on eager's time up to which a compiled baseline is good enough for a repeat
+SOUND = 1.1  # multiple of eager's time up to which a compiled baseline is good enough for a repeat
 
 
 @dataclass
@@ -117,9 +117,9 @@ class Tournament(Processes):
         return these
 
     def _plan(self, pairs: list[Pair]) -> Iterator[Round]:
-        """Plans the rounds. Once the last of the other baselines are in `pairs`, further pairs are added once if the interval is still wide, wherever
-        it lies. By then, it is wide because of the variation between processes, not calls (or because the host is busy, in which case further pairs
-        do not help)."""
+        """Plans the rounds. When the last of the other baselines are in `pairs` and the interval is still wide, wherever it lies, further pairs are
+        added, but only once. By then, the interval is wide because of the variation between processes, not between calls (or because the host is
+        busy, in which case further pairs do not help)."""
         more = MORE_PAIRS[self.job.tier]
         rounds = self._rounds(PAIRS[self.job.tier], len(self._others()) - len(self.prepared) - sum(one.calls for one in self.ahead.values()))
         if len(rounds) > 1:
@@ -269,7 +269,7 @@ class Tournament(Processes):
         return form(self.trials.ledger().exchanged, shortest / 1e6, longest / 1e6, self.trials.stochastic, warms)
 
     def _warm_up(self, pairs: list[Pair]) -> int:
-        """Makes the same calls on every side, in the same sequence and also checked, until enough time has passed."""
+        """Makes the same calls on every side, in the same sequence, until enough time has passed. These calls are also checked."""
         check = self._noting(self.outputs.of(pairs))
         begin = time.monotonic()
         number, self._warm = 0, {}
@@ -281,7 +281,7 @@ class Tournament(Processes):
                     self._warm[id(side)] = call.inner
                     check(number, side, call)
                     del call
-            del values  # the inputs may take gigabytes, in which case the next draw may not fit
+            del values  # the inputs may take up gigabytes, in which case the next draw may not fit
             number += 1
         return number
 

@@ -91,7 +91,7 @@ class FlatCall:
         return tuple(values)
 
     def signature(self) -> inspect.Signature:
-        """Returns one parameter per tensor, named after the argument that the tensor is or that contains it."""
+        """Returns one parameter per tensor, named after the argument that is, or contains, the tensor."""
         names: list[str] = []
         given = [*inspect.signature(self.forward).parameters.values()]
         positional = [p.name for p in given if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -107,7 +107,7 @@ class FlatCall:
 
 
 def leaves_of(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Flattens a value. Raises `ValueError` for an object that could hold tensors in unknown ways."""
+    """Flattens a value. Raises `ValueError` for an object of an unknown type, whose tensors could not be found."""
     parts = parts_of(value)
     if parts is not None:
         for accessor, item in parts:
@@ -246,8 +246,8 @@ def called_as(model: torch.nn.Module, flat: Callable[..., Any], signature: inspe
 
 
 def plain_value(value: Any) -> Any:
-    """Returns a constant argument as a JSON value. Values that JSON cannot express become `{"code": ...}` with Python code, which is empty if there
-    is none."""
+    """Returns a constant argument as a JSON value. Values that JSON cannot express become `{"code": ...}` with Python code, or with an empty string
+    if no code expresses them either."""
     if isinstance(value, Enum):
         return {"code": ""}
     if value is None or isinstance(value, (bool, int, str)) or isinstance(value, float) and math.isfinite(value):

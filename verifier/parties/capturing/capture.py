@@ -50,7 +50,7 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
         refused: dict[tuple[str, int], str] = {}
         try:
             result.graph = captured(model, inputs, plain, task_source, refused)
-        except Exception as error:  # the exporter and the task's forward may raise anything, which is then the reason
+        except Exception as error:  # the exporter and the task's forward may raise anything; the exception is then the reason
             line, why = line_of(error, frame_file(model)), reason(error, model)
             result.graph, left = pieces(model, inputs, plain, task_source, error)
             if line is None:  # use the line of a statement that stays in Python for the same reason
@@ -106,8 +106,8 @@ class StateOutside(ValueError):
 
 @contextlib.contextmanager
 def uncompiled() -> Iterator[None]:
-    """Disables `torch.compile` in the source. If a compiled function were called while a dispatch mode is active, PyTorch would compile it neither
-    then nor in later calls."""
+    """Disables `torch.compile` in the source. If a compiled function were called while a dispatch mode was active, PyTorch would not compile it then
+    or in any later call."""
     with torch.compiler.set_stance("force_eager"):
         yield
 
@@ -158,7 +158,7 @@ def exported(
     """Exports `forward(*args, **kwargs)`, which is the model's own or a replacement. Without the model's `inputs` and `source`, a forward that
     changes state is rejected."""
     changed: set[str] = set()
-    made: set[str] = set()  # buffers that forward creates, with which the exporter confuses one state entry with another
+    made: set[str] = set()  # buffers created by forward, which cause the exporter to confuse one state entry with another
 
     def once(state: list[str]) -> Graph:
         def observe() -> None:
@@ -225,7 +225,7 @@ def spec_bytes(spec: TensorSpec) -> int:
     return math.prod(spec.shape) * size
 
 
-# Operators whose result holds the elements of their input in its order, or a part of them, so that reading it reads no others.
+# Operators whose result holds all or some elements of their input in the same order, so reading the result reads no other elements.
 _AS_IT_IS = frozenset([
     "aten.view.default", "aten.reshape.default", "aten._unsafe_view.default", "aten.unsqueeze.default", "aten.squeeze.dim", "aten.alias.default",
     "aten.detach.default", "aten._to_copy.default",
@@ -233,8 +233,8 @@ _AS_IT_IS = frozenset([
 
 
 def minimal_bytes(graph: Graph) -> int:
-    """Counts the bytes needed to read the used inputs and weights once, and to write the outputs and changed state once. An input that is only
-    gathered counts with its gathered elements."""
+    """Counts the bytes needed to read the used inputs and weights once, and to write the outputs and changed state once. If an input is only gathered
+    from, only the gathered elements count."""
     specs: dict[str, TensorSpec] = {node.name: node.outputs[0] for node in graph.nodes if len(node.outputs) == 1}
     specs.update({entry.name: entry.spec for entry in graph.inputs if entry.spec is not None})
     readers: dict[str, list[Node | None]] = {}  # null: the outputs

@@ -141,7 +141,7 @@ class Cutter:
         try:
             self.runs.append(self._captured(block, first, end, loop))
             return
-        except Exception as error:  # the exporter and the task's code may raise anything, which is then the reason
+        except Exception as error:  # the exporter and the task's code may raise anything; the exception is then the reason
             self.plain.restore()
             at = _place(error, end - first)
             if at is None and end - first > 1:

@@ -110,7 +110,7 @@ def counts_of(names: list[str], visit: Visit, before: dict[str, Any]) -> dict[st
 
 
 def _is_fixed(tree: ast.AST, visit: Visit, depth: int) -> bool:
-    """Returns whether a value is the same in every call, that is, made of attributes, sizes and constants."""
+    """Returns whether a value is the same in every call, that is, composed only of attributes, sizes and constants."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             word = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

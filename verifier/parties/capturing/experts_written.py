@@ -261,7 +261,7 @@ class Writer:
         self._emit_as(node, axis)
 
     def _scaled_norm(self, node: Node, axis: int) -> None:
-        """Writes a normalization in which each expert has its own scale and shift."""
+        """Writes a normalisation in which each expert has its own scale and shift."""
         name, rest = operator_name(node), [*node.args[2:], None, None]
         if name not in NORMS:
             raise Unlike(f"{name} has an argument that differs between experts")

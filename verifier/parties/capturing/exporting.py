@@ -103,7 +103,7 @@ READS_DATA = ("GuardOnDataDependentSymNode", "DataDependentOutputException")  # 
 
 
 def export(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) -> torch.export.ExportedProgram:
-    """Exports `call` as a graph of its tensors. `state` lists attributes, as `module.name`, that forward changes like buffers. Passes on any
+    """Exports `call` as a graph of its tensors. `state` lists attributes, as `module.name`, that forward changes like buffers. Propagates any
     exception that the exporter raises."""
     return decomposed(composed(model, call, state))
 
@@ -121,8 +121,8 @@ def decomposed(exported: torch.export.ExportedProgram) -> torch.export.ExportedP
 
 @contextlib.contextmanager
 def own_names(exported: torch.export.ExportedProgram) -> Iterator[None]:
-    """Gives other names to attributes of the model that a graph module has itself (`self.code`, `self.graph`, `self.meta`): PyTorch builds a graph
-    module in order to decompose, and would find its own attributes there."""
+    """Renames attributes of the model whose names a graph module already uses (`self.code`, `self.graph`, `self.meta`). To decompose, PyTorch builds
+    a graph module and would find that module's own attributes instead."""
     names = _taken(exported)
     _rename(exported, names)
     try:
@@ -160,7 +160,7 @@ def _draws(graph: torch.fx.Graph) -> int:
 
 
 def composed(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) -> torch.export.ExportedProgram:
-    """Exports in terms of the operators that forward calls, without decomposing them, which takes a third of the time."""
+    """Exports in terms of the operators that forward calls, without decomposing them. This takes only a third of the time."""
     tensors = tuple(leaf.value for leaf in call.tensors)
 
     def once() -> torch.export.ExportedProgram:
@@ -217,8 +217,8 @@ def operators_listed_once() -> Iterator[None]:
 @contextlib.contextmanager
 def recurrent_layers_by_shape() -> Iterator[None]:
     """Computes only the result shapes of recurrent layers, which remain operators (`KEEP`), during an export. On a GPU, PyTorch otherwise traces
-    every step to determine the shapes (one minute for six layers of 512 steps), and version 2.11 reports the last states of an LSTM with one axis too
-    many."""
+    every step to determine the shapes (one minute for six layers with 512 steps each), and version 2.11 reports the last states of an LSTM with one
+    axis too many."""
     before = torch_decompositions.one_layer_lstm, torch_decompositions.one_layer_rnn
     torch_decompositions.one_layer_lstm, torch_decompositions.one_layer_rnn = _lstm_layer, _rnn_layer
     try:
@@ -255,7 +255,7 @@ def attributes_as_buffers(model: torch.nn.Module, names: Sequence[str]) -> Itera
 
 
 def decompositions() -> dict[Any, Any]:
-    """Returns torch's own table without the operators that are kept whole."""
+    """Returns torch's own decomposition table without the operators that are kept whole."""
     table = torch.export.default_decompositions()
     for overload in list(table):
         name = str(overload).removeprefix("aten.")

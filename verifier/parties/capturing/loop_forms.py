@@ -135,7 +135,7 @@ def _appended(one: ast.stmt) -> tuple[ast.expr | None, ast.expr | None]:
 @dataclass
 class Filled:
     """A tensor in which each pass sets one position, `out[:, t] = value`. `kept` is the variable that holds the value, which must have `shape` and
-    `dtype`. `text` is a statement that sets all positions together from the list of values, for which `{}` stands."""
+    `dtype`. `text` is a statement that sets all positions together from the list of values; `{}` is the placeholder for that list."""
 
     kept: str
     shape: tuple[int, ...]

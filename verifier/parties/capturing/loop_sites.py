@@ -87,8 +87,8 @@ class Visit:
 
 
 def functions_of(model: torch.nn.Module, source: str) -> list[Function]:
-    """Returns the functions of the module and the methods of its classes that contain loops, along with library functions whose loops may be over
-    experts."""
+    """Returns the functions of the module and the methods of its classes that contain loops, along with library functions whose loops may iterate
+    over experts."""
     names = source_of(model)
     found = []
     holder: Any

@@ -1,7 +1,7 @@
 """Computes on all elements what forward computes only on those that a mask selects (`y[mask] = f(x[mask])`, `f(x[mask]).mean()`). How many elements
 a mask selects depends on data, so a graph has no size for them; the size of the whole tensor is constant.
 
-Only operators that treat each element on its own and raise no errors are replaced in this way, because the other elements may hold anything.
+Only operators that process each element independently and raise no errors are replaced in this way, because the other elements may hold any value.
 """
 
 # sandboxed: changes graphs of the models that tasks define
@@ -15,11 +15,11 @@ import torch
 from torch.fx import Graph, Node
 
 aten = torch.ops.aten
-# Operators on single elements without the tag: they copy, cast or choose.
+# Pointwise operators that lack the tag: they copy, cast or select.
 ALSO_POINTWISE = {"to.dtype", "_to_copy.default", "clone.default", "detach.default", "where.ScalarSelf", "where.ScalarOther", "where.Scalar"}
 RAISING = ("div", "floor_divide", "remainder", "fmod", "__")  # may raise an error for a divisor of 0, if it is an integer
 LOSSES = {"mse_loss.default", "l1_loss.default", "soft_margin_loss.default", "smooth_l1_loss.default", "huber_loss.default"}
-MEAN = 1  # number of the reduction, as PyTorch's operators take it
+MEAN = 1  # number of this reduction in calls of PyTorch's operators
 IGNORED = -100  # default class that cross_entropy ignores
 NARROW = (torch.float16, torch.bfloat16)
 
@@ -42,7 +42,7 @@ def unmasked(exported: torch.export.ExportedProgram) -> None:
 
 
 class _Regions:
-    """The values of one graph that have one row per selected element: those that a mask selects, and what is computed from them alone."""
+    """The values of one graph that have one row per selected element: those that a mask selects, and those computed only from them."""
 
     def __init__(self, graph: Graph):
         self.graph = graph
@@ -67,19 +67,19 @@ class _Regions:
             return False
         if _name(node).startswith(RAISING) and not node.meta["val"].is_floating_point():
             return False
-        rest = node.meta["val"].dim() - 1  # axes after that of the selected elements
+        rest = node.meta["val"].dim() - 1  # number of axes after the axis of the selected elements
         others = [one.meta["val"] for one in node.all_input_nodes if one not in self.masks]
         inner = [one.meta["val"].dim() - 1 for one in node.all_input_nodes if one in self.masks]
         return all(isinstance(one, torch.Tensor) and one.dim() <= rest for one in others) and all(one == rest for one in inner)
 
     def _pure(self, node: Node) -> Any:
-        """Returns the operator of a node, or its pure form if it changes selected elements in place that nothing else reads."""
+        """Returns a node's operator, or the operator's pure form if it modifies, in place, selected elements that no other node reads."""
         target: Any = node.target
         name = getattr(getattr(target, "overloadpacket", None), "__name__", "")
         value: Any = node.args[0] if node.args else None
         if not name.endswith("_") or name.endswith("__") or value not in self.masks:
             return target
-        own = _selected(value) is not None or _pointwise(value)  # not the memory of another value
+        own = _selected(value) is not None or _pointwise(value)  # does not use another value's memory
         if not own or sum(not _of_size(user) for user in value.users) != 1:
             return target
         return getattr(getattr(aten, name[:-1], None), target._overloadname, target)
@@ -108,7 +108,7 @@ class _Regions:
             if name in ("sum.default", "mean.default") and not node.kwargs and node.args[0] in self.masks:
                 value: Any = node.args[0]
                 return self._reduced(node, self.whole(value), self.masks[value], name == "mean.default")
-            if name in LOSSES and not node.kwargs:  # its arguments are the input, the target, the reduction and others
+            if name in LOSSES and not node.kwargs:  # the arguments are the input, the target, the reduction and any others
                 reduction: Any = node.args[2] if len(node.args) > 2 else MEAN
                 sides = [self._side(side) for side in node.args[:2]]
                 if reduction != 0 and all(side in self.masks for side in sides) and self.masks[sides[0]] is self.masks[sides[1]]:
@@ -119,7 +119,7 @@ class _Regions:
         return None
 
     def _classified(self, node: Node) -> Node | None:
-        """Ignores the classes of rows that are not selected."""
+        """Computes the loss for all rows, but ignores the classes of rows that are not selected."""
         given: list[Any] = [*node.args, *(None, MEAN, IGNORED)[len(node.args) - 2 :]]
         logits, classes, weight, reduction, ignored, *more = given
         both = all(one in self.masks and one.meta["val"].dim() == rank for one, rank in ((logits, 2), (classes, 1)))
@@ -172,7 +172,7 @@ class _Regions:
         return result if dtype not in NARROW else self._new(node, aten._to_copy.default, (result,), {"dtype": dtype})
 
     def _beside(self, node: Node, mask: Node, whole: Node) -> Node:
-        """Gives a mask as many axes as a value."""
+        """Adds axes to a mask until it has as many as a value."""
         for _ in range(whole.meta["val"].dim() - mask.meta["val"].dim()):
             mask = self._new(node, aten.unsqueeze.default, (mask, -1))
         return mask

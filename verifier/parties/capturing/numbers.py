@@ -1,7 +1,7 @@
 """Keeps numbers that forward reads from tensors (`.item()`, `float(x)`) on the device.
 
-The exported graph represents them as symbols, with Python operators between them. Here each becomes a zero-dimensional tensor. A number on which
-nothing is computed remains the tensor that it was read from; the result of a computation is a double or a 64-bit integer, as in Python.
+The exported graph represents them as symbols, with Python operators between them. Here each becomes a zero-dimensional tensor. A number that is not
+used in any computation remains the tensor that it was read from; the result of a computation is a double or a 64-bit integer, as in Python.
 """
 
 # sandboxed: reads graphs of the models that tasks define
@@ -39,7 +39,7 @@ _SCALARS = {
     "masked_fill.Scalar": "masked_fill.Tensor", "clamp.default": "clamp.Tensor", "clamp_min.default": "clamp_min.Tensor",
     "clamp_max.default": "clamp_max.Tensor",
 }  # fmt: skip
-_TAKES_TENSORS = {"add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "div.Tensor_mode"}  # take a number in place of a tensor
+_TAKES_TENSORS = {"add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "div.Tensor_mode"}  # accept a number in place of a tensor
 
 
 class Numbers:
@@ -251,7 +251,7 @@ def _shim(kind: type, symbolic: Callable[[Any], Any]) -> type:
 @contextlib.contextmanager
 def numbers_stay(model: torch.nn.Module) -> Iterator[None]:
     """Makes `float(x)` and `int(x)` of a tensor mean `x.item()` while the model's module is exported, so that later operators can use the result, and
-    `x[i] = y` write to the place `x[i]`."""
+    makes `x[i] = y` write to position `i` of `x`."""
     names = source_of(model)
     shims = {"float": _shim(builtins.float, torch.sym_float), "int": _shim(builtins.int, torch.sym_int)}
     placed = [name for name in shims if name not in names]
@@ -275,7 +275,7 @@ def numbers_stay(model: torch.nn.Module) -> Iterator[None]:
 
 
 def _put_at(tensor: torch.Tensor, key: tuple[Any, ...], value: Any) -> None:
-    """Writes to a place without a view of it, whose start in memory would depend on data."""
+    """Writes to a position without creating a view of it, because the view's start in memory would depend on data."""
     numbers: Any = (torch.Tensor, torch.SymInt)
     wrapped: Any = torch.scalar_tensor
     around = tensor[tuple(slice(None) if isinstance(part, numbers) else part for part in key)]
@@ -301,8 +301,8 @@ def _put_at(tensor: torch.Tensor, key: tuple[Any, ...], value: Any) -> None:
 
 
 def _at_number(key: Any) -> bool:
-    """Returns whether an index is a single place that a number on the device determines, such as `x[i]` or `x[:, i]` for a tensor `i` without
-    axes."""
+    """Returns whether an index selects a single position given by a number on the device, such as `x[i]` or `x[:, i]` for a zero-dimensional tensor
+    `i`."""
     parts = key if isinstance(key, tuple) else (key,)
     tensors = [part for part in parts if isinstance(part, torch.Tensor)]
     whole = all(one.dim() == 0 and not (one.is_floating_point() or one.is_complex() or one.dtype in (torch.bool, torch.uint8)) for one in tensors)

@@ -1,7 +1,7 @@
 """Handles state outside the state dict that forward changes. No part of a program may contain a value that such state had during the capture.
 
 Calls show what forward changes, and its source shows what it assigns on paths that these calls did not take. The export of a part shows whether it
-reads such state, be it in the part itself, in a helper method or in a submodule.
+reads such state, whether in the part itself, in a helper method or in a submodule.
 """
 
 # sandboxed: watches attributes of the models that tasks define
@@ -101,7 +101,7 @@ def _watched(owner: type, attributes: dict[int, dict[str, str]], call: FlatCall)
 
 
 def reached(source: ast.Module) -> list[tuple[ast.FunctionDef, str]]:
-    """Returns forward and the functions of the source that it names, directly or indirectly, each with the class that defines it, if any."""
+    """Returns forward and the functions of the source that it refers to, directly or indirectly, each with the class that defines it, if any."""
     functions: dict[str, list[tuple[ast.FunctionDef, str]]] = {}
     for node in ast.walk(source):
         for item in node.body if isinstance(node, (ast.Module, ast.ClassDef)) else ():

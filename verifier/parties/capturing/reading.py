@@ -85,7 +85,7 @@ def read_graph(exported: torch.export.ExportedProgram, call: FlatCall, model: to
 
 
 def has_gaps(node: torch.fx.Node) -> bool:
-    """Returns whether a view is one of an argument whose memory has gaps or overlaps. A program computes with arguments in contiguous memory."""
+    """Returns whether a view refers to an argument whose memory has gaps or overlaps. A program computes with arguments in contiguous memory."""
     while node.op == "call_function" and getattr(node.target, "is_view", False) and isinstance(node.args[0], torch.fx.Node):
         node = node.args[0]
     value = node.meta.get("val")

@@ -234,7 +234,7 @@ def rolled(
     refused: dict[tuple[str, int], str] | None = None,
 ) -> Rolled | None:
     """Returns the model with its loops as operators, or None if no function runs a loop that can be rolled up. `refused` maps the file and line of
-    loops that may be over experts but cannot be handled to the reason; loops that it already lists are skipped."""
+    loops that may iterate over experts but cannot be handled to the reason; loops that it already lists are skipped."""
     functions = functions_of(model, source)
     if not functions:
         return None
@@ -255,7 +255,7 @@ def rolled(
 def _choose(
     visits: list[Visit], plain: PlainState, found: dict[int, tuple[Visit, Loop | Experts]], unlike: set[int], refused: dict[tuple[str, int], str]
 ) -> None:
-    """Captures loop runs. If the passes of one are not alike, captures its inner loops instead."""
+    """Captures loop runs. If the passes of a run differ too much, captures its inner loops instead."""
     for visit in visits:
         makers: list[Callable[[Visit, PlainState], Loop | Experts]] = [_loop, *([experts_of] if routes(visit.item) else [])]
         for make in makers:

@@ -1,5 +1,5 @@
-"""Captured runs of statements, the conditions under which they are equivalent to these statements (that the variables that they read are as they were
-at the capture), and their assembly into one graph of parts."""
+"""Captured runs of statements, the conditions under which they are equivalent to these statements (the variables that they read must be as they were
+during the capture), and their assembly into one graph of parts."""
 
 # sandboxed: reads graphs of the models that tasks define
 

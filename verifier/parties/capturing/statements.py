@@ -38,7 +38,7 @@ def all_blocks(block: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
 
 
 def own_nodes(item: ast.AST) -> Iterator[ast.AST]:
-    """Yields the nodes of a statement without those of the functions and classes that it defines."""
+    """Yields the nodes of a statement, excluding those of the functions and classes that it defines."""
     yield item
     if not isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
         for child in ast.iter_child_nodes(item):
@@ -87,7 +87,7 @@ def unsuper(tree: ast.AST, owner: str) -> None:
 
 
 def under_self(tree: ast.Module) -> ast.Module:
-    """Renames the first parameter of methods to `self`, where a source calls it otherwise. Returns the changed tree."""
+    """Renames the first parameter of methods to `self`, if the source gives it another name. Returns the changed tree."""
     for owner in [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]:
         for method in owner.body:
             if isinstance(method, ast.FunctionDef) and not {"staticmethod", "classmethod"} & {ast.unparse(one) for one in method.decorator_list}:

@@ -51,8 +51,8 @@ class Method:
 
 
 def method_of(model: torch.nn.Module, source: str) -> Method | None:
-    """Returns the model's forward, or None if it is not in the task's source or if more than its statements determines what it does (decorators, a
-    generator)."""
+    """Returns the model's forward, or None if it is not in the task's source or if its behaviour depends on more than its statements (because of
+    decorators, or because it is a generator)."""
     function = inspect.unwrap(type(model).forward)
     code = getattr(function, "__code__", None)
     if code is None or "forward" in vars(model):
@@ -109,8 +109,8 @@ def given_again(args: tuple[Any, ...], kwargs: dict[str, Any], changed: Callable
 
 
 def derived(tensors: list[torch.Tensor], changed: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
-    """Applies `changed` to tensors. Those that share memory also do so afterwards, because an operation in place changes all of them, and those with
-    gaps in memory keep them."""
+    """Applies `changed` to tensors. Tensors that share memory still share it afterwards, because an in-place operation changes all of them, and
+    tensors with gaps in memory keep the gaps."""
     places = [tensor.untyped_storage()._cdata if tensor.layout is torch.strided else None for tensor in tensors]
     memory: dict[int, torch.Tensor] = {}
     found = []

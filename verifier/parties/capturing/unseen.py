@@ -56,8 +56,8 @@ def nothing_unseen(model: torch.nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def as_called(model: torch.nn.Module) -> Iterator[None]:
-    """Lets the source of `model` take the branches of a plain call: for its questions whether it is being compiled, exported or traced, the answer is
-    no. Libraries get the exporter's answer."""
+    """Makes the source of `model` take the branches of a plain call: when it checks whether it is being compiled, exported or traced, the result is
+    always false. In libraries, these checks return what the exporter has set."""
     files = {frame_file(model), PART_FILE}
 
     def answering(function: Any) -> Any:
@@ -144,9 +144,9 @@ class ClockReading:
 
 @contextlib.contextmanager
 def unasked(model: torch.nn.Module) -> Iterator[None]:
-    """Raises an error if the source of `model` requests random numbers of Python or numpy, the time or the system's entropy, because the graph would
-    keep the values that the export received. Times are refused where a result may depend on them. Requests by libraries are allowed, unless they draw
-    from Python's or numpy's global generator."""
+    """Raises an error if the source of `model` requests random numbers from Python or numpy, the time or the system's entropy, because the graph
+    would keep the values that the export received. Times are refused where a result may depend on them. Requests by libraries are allowed, unless
+    they draw from Python's or numpy's global generator."""
     files, asked = {frame_file(model), PART_FILE}, list[str]()
     readings = [getattr(time, name) for name in READINGS]
 
@@ -175,7 +175,7 @@ def unasked(model: torch.nn.Module) -> Iterator[None]:
         with replaced(swaps):
             yield
     except Exception as error:
-        if ClockReading.__name__ in str(error):  # an operator or the result of forward cannot take one
+        if ClockReading.__name__ in str(error):  # neither an operator nor the result of forward accepts one
             raise ValueError(CLOCK).with_traceback(error.__traceback__) from None
         raise
     if asked:

@@ -1,4 +1,4 @@
-"""Captures the checks that torch.distributions makes of arguments and samples. They branch on tensor values, which an export cannot follow; in the
+"""Captures the checks that torch.distributions performs on arguments and samples. They branch on tensor values, which an export cannot follow; in the
 graph, they become assertions, which are checked in every call."""
 
 # sandboxed: watches distributions of the models that tasks define
@@ -47,14 +47,14 @@ def _all_true(before: Any) -> Any:
 
 
 def _told(frame: FrameType) -> str:
-    """Words the check that a method of a distribution makes."""
+    """Describes the check that a method of a distribution performs."""
     held = frame.f_locals
     if "param" in held:
         return f"Expected parameter {held['param']} of distribution {type(held['self']).__name__} to satisfy the constraint {held['constraint']!r}"
     return f"Expected value argument to be within the support ({held.get('support')!r}) of the distribution {type(held['self']).__name__}"
 
 
-# The checks of constraints on matrices, without a branch between one condition and the next.
+# The checks for matrix constraints, without branches between the conditions.
 
 
 def symmetric(self: Any, value: torch.Tensor) -> torch.Tensor:

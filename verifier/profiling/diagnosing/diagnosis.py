@@ -270,7 +270,7 @@ def _memory_share(kernel: KernelProfile) -> float | None:
 
 
 def _unfilled(top: KernelProfile | None, ceilings: Ceilings) -> str:
-    """Describes how the grid of a kernel fills less than half of the device, relative to the blocks that its registers, shared memory and block size
+    """Describes a kernel's grid if it fills less than half of the device, relative to the blocks that its registers, shared memory and block size
     allow to be resident; "" if it fills more, or if its grid or limits are unknown."""
     threads = _threads(top) if top is not None else 0
     if top is None or not threads:

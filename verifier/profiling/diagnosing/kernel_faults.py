@@ -1,7 +1,7 @@
 """Faults within kernels: from Nsight Compute's counters where available, otherwise from launch shapes, compiled code and the roofline.
 
 Sources of the thresholds:
-- A coalesced load by a warp touches 4 sectors of 32 bytes if each lane loads 4 bytes, and 16 sectors if each lane loads 16 bytes; in both cases,
+- A coalesced load by a warp touches four 32-byte sectors if each lane loads 4 bytes, and 16 sectors if each lane loads 16 bytes; in both cases,
   every byte is used (CUDA C++ Best Practices Guide, 10.2.1). More than 8 sectors per request with half of their bytes unused means strided access at
   any width.
 - Nsight Compute considers a resource well used at 60 % of its peak or more (its speed-of-light rule); below that, it suspects latency.
@@ -42,7 +42,7 @@ BARRIER = 0.25  # share of a warp's time; block-wide sums in streaming kernels s
 ATOMICS = 0.2  # ratio of atomic requests to load requests
 DIVERGENT, SERIAL = 22.0, 18.0  # active threads of 32
 FINISHED_EARLY = 0.6  # ratio of achieved to theoretical occupancy at which most warps of a block have finished
-EXCESS_TRAFFIC = 1.4  # factor on the bytes that must be moved
+EXCESS_TRAFFIC = 1.4  # multiple of the bytes that must be moved
 BUSY_MEMORY = 0.35
 RECURRENT_STEPS = 16  # minimum number of dependent steps that indicates a recurrence rather than a deep model
 REPEATED, BRIEF_US = 4, 10.0  # launches per call and their mean duration, at which the kernel's shape does not matter
