@@ -22,7 +22,7 @@ from verifier.gathering import gathered_bytes
 from verifier.graph import Capture, Graph, Node
 from verifier.parties.capturing.calling import FlatCall, forward_arguments, rebuild
 from verifier.parties.capturing.cutting import Cutter
-from verifier.parties.capturing.exporting import export
+from verifier.parties.capturing.exporting.export import export
 from verifier.parties.capturing.loop_nodes import Refused
 from verifier.parties.capturing.outside import counts
 from verifier.parties.capturing.reading import frame_file, read_graph

@@ -23,7 +23,7 @@ import torch
 from verifier.float8 import narrowed, wide
 from verifier.graph import Graph
 from verifier.parties.capturing.calling import SHARED, FlatCall, Unwritable, shared
-from verifier.parties.capturing.exporting import composed, decomposed, operators_listed_once
+from verifier.parties.capturing.exporting.export import composed, decomposed, operators_listed_once
 from verifier.parties.capturing.outside import Used, assigned_outside, unread
 from verifier.parties.capturing.reading import read_graph
 from verifier.parties.capturing.reasons import IN_FORWARD, reason

@@ -22,7 +22,7 @@ from verifier.parties.capturing.calling import FlatCall
 from verifier.parties.capturing.expert_sources import asks_more_of_sizes, counts_of, items_of, same_module, targets_of
 from verifier.parties.capturing.expert_weights import Passes
 from verifier.parties.capturing.experts_written import Writer
-from verifier.parties.capturing.exporting import composed, decomposed
+from verifier.parties.capturing.exporting.export import composed, decomposed
 from verifier.parties.capturing.loop_nodes import SPACE, Unlike, numbers, refs, renamed, state_of
 from verifier.parties.capturing.loop_sites import Visit, routes
 from verifier.parties.capturing.reading import frame_file, read_graph

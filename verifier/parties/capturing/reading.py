@@ -16,7 +16,7 @@ import torch
 
 from verifier.graph import Graph, GraphInput, Node
 from verifier.parties.capturing.calling import FlatCall, plain_value
-from verifier.parties.capturing.numbers import SYMBOLS, Numbers
+from verifier.parties.capturing.exporting.numbers import SYMBOLS, Numbers
 from verifier.parties.plain_state import source_of
 from verifier.task import TensorSpec
 

@@ -10,7 +10,7 @@ import traceback
 import torch
 
 from verifier.parties.capturing.calling import SHARED
-from verifier.parties.capturing.unseen import codes
+from verifier.parties.capturing.exporting.unseen import codes
 
 _SCRIPT = "a script module (torch.jit.script) cannot be inspected"
 IN_FORWARD = "gradients are computed inside forward (torch.autograd)"

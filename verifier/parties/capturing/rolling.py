@@ -24,7 +24,7 @@ from verifier.graph import Graph, GraphInput, Node
 from verifier.parties.capturing.calling import FlatCall
 from verifier.parties.capturing.expert_sources import without_unread
 from verifier.parties.capturing.experts import Experts, experts_of
-from verifier.parties.capturing.exporting import composed, decomposed
+from verifier.parties.capturing.exporting.export import composed, decomposed
 from verifier.parties.capturing.loop_forms import NUMBER, Form, filled, form_of, growing, only_indexes
 from verifier.parties.capturing.loop_nodes import SPACE, Refused, Unlike, at_pass, empty_results, free_name, numbers, renamed, state_of
 from verifier.parties.capturing.loop_sites import Function, Visit, functions_of, loops_in, replaced, routes, tables_of, watched

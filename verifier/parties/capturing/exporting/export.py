@@ -15,10 +15,10 @@ from torch._decomp import decompositions as torch_decompositions
 
 from verifier.draws import draws
 from verifier.parties.capturing.calling import FlatCall, called_as
-from verifier.parties.capturing.masked import unmasked
-from verifier.parties.capturing.numbers import numbers_stay
-from verifier.parties.capturing.unseen import Caught, catches, nothing_unseen
-from verifier.parties.capturing.validation import validated_on_device
+from verifier.parties.capturing.exporting.masked import unmasked
+from verifier.parties.capturing.exporting.numbers import numbers_stay
+from verifier.parties.capturing.exporting.unseen import Caught, catches, nothing_unseen
+from verifier.parties.capturing.exporting.validation import validated_on_device
 from verifier.parties.plain_state import source_of
 
 # Composite operators that carry more information than their decomposition. A compiler fuses each as a whole or leaves it to the library.

@@ -1,0 +1,1 @@
+"""What surrounds torch.export: values that it cannot follow, computations that it would refuse, and what it would miss."""
