@@ -51,7 +51,7 @@ def prepare() -> None:
     utils._materialize_cpp_cia_ops = cache(utils._materialize_cpp_cia_ops)
     utils._check_valid_to_preserve = cache(utils._check_valid_to_preserve)  # it reads an operator's schema
     register_quickly(importlib.import_module("torch._ops").OperatorBase)
-    exporting = importlib.import_module("verifier.parties.capturing.exporting")
+    exporting = importlib.import_module("verifier.parties.capturing.exporting.export")
     decompositions = dict(exporting.decompositions())
     exporting.decompositions = decompositions.copy
     program = importlib.import_module("torch.export.exported_program")
