@@ -1,4 +1,4 @@
-"""The verifier's diagnosis, with the methods that the catalogue allows for it, in order."""
+"""The verifier's diagnosis, followed by an ordered list of the methods that the catalogue allows for it."""
 
 from __future__ import annotations
 

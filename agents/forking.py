@@ -24,7 +24,7 @@ from agents.span import Span
 if TYPE_CHECKING:
     from agents.run import Engine
 
-COMMON = ("", "admit", "capture", "reference")  # every workflow begins with these spans, so another workflow can take them over
+COMMON = ("", "admit", "capture", "reference")  # every workflow begins with these spans, so a different workflow can take them over
 FIXED = ("device", "precision", "mode")
 
 

@@ -1,4 +1,4 @@
-"""Plans edited by a person: which parts may be changed, and how the built-in Coder applies the changes."""
+"""Plans edited by a person: which parts may be changed, and how the built-in Coder applies those changes."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ class RecordedModels:
         self.problem = ""
 
     def known(self, profile: str) -> bool:
-        return True  # all recorded profiles were known at recording time
+        return True  # every profile in the recording was known when it was made
 
     def estimate(self, profile: str, request: Request) -> dict[str, float]:
         mark = fingerprint(request)

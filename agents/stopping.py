@@ -1,8 +1,8 @@
 """Stopping rules shared by all workflows: the target, the floor, a plateau. The budget ends a search separately, through `OutOfBudget`.
 
-A plateau is handled in two steps. After `patience` programs without a gain, the methods must come from a different family of strategies than those
-that yielded no gain (`families_to_leave`, which verifiers read before they advise). The search ends after twice as many programs, or if the advice
-stays within those families. These rules are based on published work: KernelArc switches families on a plateau, and SOL-ExecBench's runs stop near the
+A plateau is handled in two steps. After `patience` programs without a gain, methods must come from a different family of strategies from those that
+yielded no gain (`families_to_leave`, which verifiers read before they advise). The search ends after twice as many programs, or if the advice stays
+within those families. These rules are based on published work: KernelArc switches families on a plateau, and SOL-ExecBench's runs stop near the
 floor.
 """
 

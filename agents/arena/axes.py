@@ -133,7 +133,7 @@ def around(number: Number) -> list[int]:
 
 
 def shapes_of(plan: CompilerPlan, groups: list[str]) -> dict[str, Shape]:
-    """Returns how the kernels of fused loops run. Groups whose kernels a family generates have no such style."""
+    """Returns the style in which each fused-loop kernel runs. Groups whose kernels come from a kernel family have no style."""
     found: dict[str, Shape] = {}
     if plan.graph is None:
         return found
@@ -157,7 +157,8 @@ def options_at(axes: tuple[Axis, ...] | list[Axis], values: tuple[int, ...]) -> 
 
 
 class Printed:
-    """Caches programs by the choices that differ from the compiler's own, so that trying another axis generates only new programs."""
+    """Caches programs by the choices that differ from the compiler's own, so that trying another axis generates only programs not yet in the
+    cache."""
 
     def __init__(self, plan: CompilerPlan, task_source: str):
         self.plan, self.task_source = plan, task_source

@@ -202,7 +202,7 @@ def _read(tables: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     for name, profile in profiles.items():
         record = getattr(profile, "record", None)
         dead = record is not None and (record not in profiles or profiles[record].kind == "cassette")
-        if dead and not problems:  # otherwise, the profile that it names may be one of the faulty ones
+        if dead and not problems:  # otherwise, the profile it names may be one of the faulty ones
             problems.append(f"[profiles.{name}], key record: {record!r} is not another profile that can be asked; name one that is not a cassette")
     return profiles, problems
 

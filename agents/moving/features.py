@@ -200,8 +200,8 @@ def _evidence(search: Search, pairs: Pairs, pair: Ints, now: Ints, targets: Ints
 
 
 def _expected(pairs: Pairs, known: Ints, logs: Floats, targets: Ints) -> tuple[Floats, Floats]:
-    """Returns, per move, the mean and standard deviation of the slowdown relative to the fastest program, from a Gaussian process over single choices
-    and all choices jointly."""
+    """Returns, per move, the mean and standard deviation of the slowdown relative to the fastest program, predicted by a Gaussian process over single
+    choices and all choices jointly."""
     level = logs.mean()
     among = _alike(pairs, known, known) + np.eye(len(known)) * NOISE**2
     to = _alike(pairs, targets, known)

@@ -1,4 +1,4 @@
-"""Asks a model one question until its reply is usable. An unusable reply is sent back with the exact error, at most twice."""
+"""Asks a model a question until it gets a usable reply. An unusable reply is sent back with the exact error, at most twice."""
 
 from __future__ import annotations
 

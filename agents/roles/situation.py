@@ -186,7 +186,7 @@ class Situation:
     attempts: list[Attempt] = field(default_factory=list)
     step: dict[str, Any] | None = None  # the current step of the plan; None: work on the program as a whole
     refusals: list[str] = field(default_factory=list)  # why replies were unusable, since the last program
-    replans_left: int = 0  # number of further times that the workflow would ask for a new plan
+    replans_left: int = 0  # number of additional times the workflow would ask for a new plan
     outcome: str = ""  # reason for a new plan
     tuned: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # kernel numbers from earlier runs, by the kernel's fingerprint
     records: Mapping[str, Record] = field(default_factory=dict)  # strategy records from earlier runs on this kind of device

@@ -67,7 +67,7 @@ class Entry(BaseModel):
 
 @dataclass(frozen=True)
 class Score:
-    """The record of a strategy over a set of entries."""
+    """A strategy's record over a set of entries."""
 
     tried: int
     passed: int

@@ -31,7 +31,7 @@ class Facts:
     static_shapes: bool = True
     reductions: bool | None = None  # the task reduces over rows
     products: bool | None = None  # the task has matrix products or convolutions
-    reuse: bool | None = None  # data is used for more than one result: matrix products, filters, rows that need several passes
+    reuse: bool | None = None  # data is used for more than one result, as in matrix products, filters, and rows that need several passes
     capability: tuple[int, int] | None = None  # compute capability
     on_tensor_cores: bool | None = None  # the slowest own kernel uses tensor cores
     scores: bool | None = None  # a softmax lies between two products

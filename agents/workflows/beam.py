@@ -68,7 +68,7 @@ class Beam:
     roles: Roles
     ideas: Ideas = field(default_factory=Ideas)
     fresh: list[Idea] = field(default_factory=list)  # ideas that no branch has tried yet
-    asked: int = 0  # number of times that the planner has been asked for ideas
+    asked: int = 0  # number of times the planner has been asked for ideas
     more: bool = True  # whether the planner might have more ideas
     ways: list[Way] = field(default_factory=list)  # active branches, ordered by number
     opened: int = 0
@@ -76,7 +76,7 @@ class Beam:
     barren: int = 0  # rounds in a row without a program
     leader: Attempt | None = None  # the best across all branches
     leads: int | None = None  # number of the branch to which the leader belongs
-    trailed: set[tuple[int, int]] = field(default_factory=set)  # (program, leader) pairs in which the program was not faster in a joint measurement
+    trailed: set[tuple[int, int]] = field(default_factory=set)  # (program, leader) pairs in which a joint measurement found the program no faster
 
     @property
     def places(self) -> int:

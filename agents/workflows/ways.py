@@ -54,7 +54,7 @@ class Way:
             self.moved = self.moved and not gained
             return
         self.repairs += 1
-        if attempt.verdict.status == "inconclusive" or self.repairs > REPAIRS:  # the program may not be wrong, or repairs do not help
+        if attempt.verdict.status == "inconclusive" or self.repairs > REPAIRS:  # the program may not be wrong, or the repairs did not help
             self.lose()
         else:
             self.failed = attempt

@@ -12,7 +12,7 @@ from typing import Any
 
 from agents.rl.data.structure import NoReference, Structure, structure
 
-ALIKE = 0.8  # share of common features at which the difference is only a line or two
+ALIKE = 0.8  # share of common features at which two structures differ in only a line or two
 SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}
 
 
@@ -94,7 +94,7 @@ def leaks(train: Mapping[str, str], held_out: Mapping[str, str]) -> LeakReport:
 
 def split(tasks: Mapping[str, str], seed: int = 0, fixed: Mapping[str, str] | None = None) -> dict[str, str]:
     """Returns a split ("train", "validation", "test") for each name. Tasks that are similar, directly or through other tasks, get the same split. It
-    is drawn from the hash of their structure, so a task keeps its split when others are added. `fixed`: splits assigned earlier; a group that
+    is drawn from the hash of their structure, so a task keeps its split when other tasks are added. `fixed`: splits assigned earlier; a group that
     contains such a task keeps its split."""
     known, unread = structures(tasks)
     parent = {name: name for name in known}

@@ -18,7 +18,7 @@ SIZES: Mapping[Shape, Mapping[str, tuple[int, ...]]] = {
     TOKENS: {"batch": (2, 4, 8), "tokens": (64, 128, 200, 256), "features": (64, 128, 384, 512)},
     IMAGE: {"batch": (4, 8, 16), "channels": (8, 16, 32, 48), "height": (16, 28, 32, 56), "width": (16, 28, 32, 56)},
 }
-MOST_TRIES = 60  # draws per requested task before the generator counts as exhausted
+MOST_TRIES = 60  # draws per requested task before the generator is considered exhausted
 INPUTS = ("torch.randn", "torch.rand")
 
 

@@ -1,8 +1,8 @@
 """The searches to compare. Each yields a curve: the share of the best known speed reached after each program.
 
 `random` and `descend` are the arena's own workflows, run on the real engine. In the arena, a point uses up one program of the budget even if it
-generates one that was measured before, whereas a real run never measures identical programs twice. Results are therefore given for both methods of
-counting. For the policy, repeats are free.
+generates a program that was measured before, whereas a real run never measures identical programs twice. Results are therefore given for both methods
+of counting. For the policy, repeats are free.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def searched(course: Course, pick: Pick, seed: int, programs: int) -> Curve:
 
 
 def by_policy(scorer: Scorer, seed: int = 0, temperature: float = 0.0) -> Pick:
-    """Returns a picker that follows the policy's preferences. At temperature 0 it always picks the preferred move; otherwise it samples, so nearly
-    equal moves also get their turn."""
+    """Returns a picker that follows the policy's preferences. At temperature 0 it always picks the preferred move; otherwise it samples, so moves
+    that are nearly as good are also tried."""
     draw = np.random.default_rng(seed)
 
     def pick(search: Search, seen: Seen) -> int:

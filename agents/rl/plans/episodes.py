@@ -16,7 +16,7 @@ from agents.arena.played_verifier import NOISE
 from agents.moving.features import Seen, look
 from agents.moving.known import Choice, Facts, Point, Search, Tried
 
-RARE, MORE = 0.05, 5.0  # share of a varied task's values with a larger effect, and the factor by which it is larger
+RARE, MORE = 0.05, 5.0  # share of a varied task's values that have a larger effect, and the factor by which the effect is larger
 
 
 @dataclass(frozen=True, eq=False)
