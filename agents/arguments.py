@@ -20,7 +20,7 @@ else:
 
 
 class Unusable(ValueError):
-    """Raised for arguments that cannot be used. The message says what to do."""
+    """Raised if the arguments cannot be used. The message says what to do."""
 
 
 def add_settings(parser: argparse.ArgumentParser, *, fork: bool = False) -> None:

@@ -31,7 +31,7 @@ def names_of(given: str) -> list[str]:
 
 
 def setting_of(given: str) -> str:
-    """Returns the device setting that a run on these devices records: the name of a single device, or the common kind of several."""
+    """Returns the device setting that a run on these devices records: the name of a single device, or the kind shared by several devices."""
     names = names_of(given)
     return names[0] if len(set(names)) == 1 else names[0].partition(":")[0]
 

@@ -122,7 +122,7 @@ def task_structure(facts: TaskFacts | None) -> dict[str, Any]:
 
 
 def runs(profile: Profile) -> list[tuple[KernelProfile, float]]:
-    """Returns the kernels of a call, each with the number of times that it runs. Copies and fills do not count as kernels."""
+    """Returns the kernels of a call, each with the number of times it runs. Copies and fills do not count as kernels."""
     return [(kernel, kernel.calls / max(profile.iterations, 1)) for kernel in profile.kernels if not MOVED.match(kernel.name)]
 
 

@@ -1,8 +1,8 @@
 """The floor: the shortest time that any program could take for a piece of work on a device. Plans, diagnoses, prompts and pages all use this model.
 
-The floor is the longer of two times: that of the minimum memory traffic at the bandwidth of a plain stream, and that of the operations in the fastest
-arithmetic that the precision policy allows on the device. Under fp32-strict, on devices with TF32 tensor cores, that arithmetic splits each product
-into three.
+The floor is the longer of two times: the time to move the minimum amount of data at the bandwidth of a plain stream, and the time to execute the
+operations in the fastest arithmetic that the precision policy allows on the device. Under fp32-strict, on devices with TF32 tensor cores, that
+arithmetic splits each product into three.
 """
 
 from __future__ import annotations

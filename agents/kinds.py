@@ -48,7 +48,7 @@ class Payload(Part):
         return ""
 
     def having(self, **fields: Any) -> Self:
-        """Returns a copy in which these values are set as well. Raises `TypeError` for a field that does not exist."""
+        """Returns a copy with these values set as well. Raises `TypeError` for a field that does not exist."""
         if unknown := fields.keys() - type(self).model_fields.keys():
             raise TypeError(f"{self.kind} has no {', '.join(sorted(unknown))}")
         return self.model_copy(update=fields)

@@ -141,7 +141,7 @@ class Summary(BaseModel):
     candidates: list[CandidateRow] = []
     verifications: list[VerificationRow] = []
     decisions: list[Decision] = []
-    ways: list[WayRow] = []  # the branches of a workflow that explores several concurrently
+    ways: list[WayRow] = []  # the branches of a workflow that explores more than one at a time
     tree: TreeChanged | None = None  # the latest state of the decision tree
     reference_timeline: ArtefactRef | None = None
     reference_profile: ArtefactRef | None = None

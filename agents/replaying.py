@@ -48,7 +48,7 @@ PATIENCE = 2.0  # after this many seconds without an event, a reply no longer wa
 
 
 class NotReplayable(ValueError):
-    """Raised for a trace that cannot be replayed. The message says why."""
+    """Raised if a trace cannot be replayed. The message says why."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ class RecordedVerifier:
 
 
 class Effects:
-    """The small effects of the recorded run, by name and in order: results from documents and from earlier runs."""
+    """The small effects of the recorded run, by name and in order: results of looking up documents and earlier runs."""
 
     def __init__(self, events: Sequence[Event]):
         self._values: dict[str, deque[Any]] = defaultdict(deque)

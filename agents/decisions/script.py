@@ -37,8 +37,7 @@ class Stated(Strict):
     _data: Any = PrivateAttr(default=None)
 
     def carrying(self, data: Any) -> Self:
-        """Returns a copy with the author's internal representation. Used only by authors other than models, because their scripts are not read from
-        JSON."""
+        """Returns a copy with the author's internal representation. Used only by authors other than models, whose scripts are not read from JSON."""
         self._data = data
         return self
 

@@ -1,7 +1,7 @@
 """Recordings of exchanges, one JSON line each, which are looked up by the content of the request.
 
-Identical requests are distinguished by their journal keys. If the keys are equal too, order decides: the n-th such request gets the n-th recorded
-reply.
+Identical requests are distinguished by their journal keys and then by their profiles. If neither tells them apart, the n-th request gets the n-th
+recorded reply.
 """
 
 from __future__ import annotations

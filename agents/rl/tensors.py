@@ -17,7 +17,7 @@ BITS = {"bfloat16": torch.int16}  # types that numpy lacks, and the integer type
 
 
 class Damaged(ValueError):
-    """Raised for a file that does not contain tensors in our format."""
+    """Raised if a file does not contain tensors in our format."""
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:

@@ -65,7 +65,7 @@ STALLS = {  # meanings of Nsight Compute's stall reasons
     "gmma": "a product of wgmma",
     "wait": "the fixed latency of their own last instruction",
 }
-BEYOND = 1.5  # minimum ratio of the bytes of the plan's groups to those of the task at which the former are mentioned
+BEYOND = 1.5  # the traffic of the plan's groups is mentioned if it is at least this multiple of the task's own traffic
 AT_BOUND = 0.9  # minimum share of its bound at which an error is explained
 SHORTEST_OWN, SHORTEST_COUNTED = 0.015, 0.05  # minimum share of the device's time at which a kernel of the program, or of a library, is described
 SHOWN_STALLS, SHOWN_PIPES = 3, 2

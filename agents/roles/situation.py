@@ -72,7 +72,7 @@ class Edit:
     options: Any = None
     idea: Idea | None = None  # the idea that the program implements
     author: str = ""  # the profile and its model; "" means the workflow itself
-    way: int | None = None  # the branch to which it belongs, in a workflow that explores several in parallel
+    way: int | None = None  # the branch to which it belongs, in a workflow that explores several branches in parallel
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ class Facts:
     quiet_memory: bool | None = None  # no kernel that takes at least a tenth of the device's time uses much DRAM bandwidth
     streams: bool | None = None  # a kernel that takes at least a tenth of the device's time uses much DRAM bandwidth, but is not at the ceiling
     selection_share: float | None = None  # share of the device's time spent in library kernels that select the largest elements (top-k)
-    waits: float | None = None  # number of times that the host waits for the device within a call
+    waits: float | None = None  # number of times the host waits for the device within a call
     faults: tuple[str, ...] = ()  # faults that the diagnosis names, most expensive first
 
     @property

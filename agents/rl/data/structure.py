@@ -24,7 +24,7 @@ SAME = {"mult": "mul", "matmult": "matmul", "truediv": "div", "multiply": "mul",
 
 
 class NoReference(ValueError):
-    """Raised for a source that cannot be parsed or that computes nothing."""
+    """Raised if a source cannot be parsed or computes nothing."""
 
 
 @dataclass(frozen=True)
