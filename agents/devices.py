@@ -37,8 +37,8 @@ def setting_of(given: str) -> str:
 
 
 class Devices:
-    """A `Client` that distributes jobs over the judges of several devices. All devices must be the same model, because timings from different models
-    are not comparable."""
+    """A `Client` that distributes jobs across the judges of several devices. All devices must be the same model, because timings from different
+    models are not comparable."""
 
     def __init__(self, names: Sequence[str], judges: Sequence[Judge]):
         self.names, self.judges = tuple(names), tuple(judges)

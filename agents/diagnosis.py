@@ -143,7 +143,7 @@ def _on_tensor_cores(profile: Profile | None) -> bool | None:
 
 
 def _registers_alone(profile: Profile | None, ceilings: Ceilings) -> bool | None:
-    """Returns whether registers alone limit the occupancy of the program's slowest own kernel, or None if that is unknown."""
+    """Returns whether registers alone limit the occupancy of the slowest of the program's own kernels, or None if that is unknown."""
     slowest = _slowest(profile)
     held = residency(slowest, ceilings.workers, ceilings.capability) if slowest is not None else None
     return held.scarcest == ("registers",) and not held.by_grid if held is not None else None

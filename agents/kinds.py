@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     Number = float
 else:
     Number = int | float  # preserves the number as written: 3 does not become 3.0
-Amounts = dict[str, Number]  # amounts by budget unit
-Limits = dict[str, Number | None]  # limits by budget unit; null means no limit
+Amounts = dict[str, Number]  # amounts, keyed by budget unit
+Limits = dict[str, Number | None]  # limits, keyed by budget unit; null means no limit
 
 
 def says(text: str, alias: str | None = None) -> Any:
@@ -59,7 +59,7 @@ class Payload(Part):
 
 
 P = TypeVar("P", bound=Payload)
-PAYLOADS: dict[str, type[Payload]] = {}  # payload classes by kind
+PAYLOADS: dict[str, type[Payload]] = {}  # payload classes, keyed by kind
 
 
 def event(kind: str, words: str, found_under: tuple[str, ...] = (), *, shown: str = "", in_order: bool = True) -> Callable[[type[P]], type[P]]:

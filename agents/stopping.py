@@ -61,8 +61,8 @@ def floor_ms(situation: Situation, attempt: Attempt) -> float | None:
 
 
 def plateau(situation: Situation, advice: Advice | None = None, *, patience: int = PATIENCE) -> str | None:
-    """Returns the reason why the search counts as being on a plateau, or None if it does not. If there is advice that leaves the families without
-    gains, the search may continue for another `patience` programs."""
+    """Returns the reason why the search is considered to be on a plateau, or None if it is not. If the advice leads away from the families that
+    yielded no gain, the search may continue for another `patience` programs."""
     flat = since_last_gain(situation.attempts)
     if len(flat) < patience:
         return None

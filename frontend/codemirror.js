@@ -1,5 +1,5 @@
-// Entry point for esbuild: the only bundle of CodeMirror, because two copies of @codemirror/state would not work
-// together. Served as static/vendor/codemirror.js; pages use it through static/js/lib/editor.js.
+// Entry for esbuild: the only bundle of CodeMirror, because two copies of @codemirror/state would not work together.
+// Served as static/vendor/codemirror.js; pages use it through static/js/lib/editor.js.
 export { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap } from "@codemirror/autocomplete";
 export { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 export { python } from "@codemirror/lang-python";

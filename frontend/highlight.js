@@ -1,4 +1,4 @@
-// Entry point for esbuild: syntax highlighting for code in conversations. Served as static/vendor/highlight.js; static/js/run/colours.js uses it.
+// Entry for esbuild: syntax highlighting for code in conversations. Served as static/vendor/highlight.js; static/js/run/colours.js uses it.
 import { parser as cpp } from "@lezer/cpp";
 import { highlightCode, tagHighlighter, tags } from "@lezer/highlight";
 import { parser as python } from "@lezer/python";

@@ -2,7 +2,8 @@
 of the script is kept.
 
 The rest is kept because a script costs a model call, its operations are mostly independent, and a single mistake should not discard good ideas.
-Operations that depend on an omitted one are left out too. A script for another revision is rejected entirely because it refers to a different tree.
+Operations that depend on an omitted one are left out too. A script for a different revision is rejected entirely, because it refers to a different
+tree.
 """
 
 from __future__ import annotations

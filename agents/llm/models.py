@@ -48,7 +48,7 @@ class Models:
         return profiles_file(self.environment)
 
     def profiles(self) -> dict[str, Any]:
-        """Returns all profiles by name; the result is empty if the file has a `problem`."""
+        """Returns all profiles, keyed by name; the result is empty if the file has a `problem`."""
         path = self.file
         try:
             found = path.stat() if path else None

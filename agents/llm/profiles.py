@@ -151,7 +151,7 @@ def profiles_file(environment: Mapping[str, str]) -> Path | None:
 
 
 def read_profiles(path: Path) -> dict[str, Any]:
-    """Returns profiles by name. Raises `ProfilesUnusable` with a list of all problems in the file."""
+    """Returns the profiles, keyed by name. Raises `ProfilesUnusable` with a list of all problems in the file."""
     try:
         text = path.read_bytes().decode()
     except FileNotFoundError:

@@ -36,7 +36,7 @@ class Experience(BaseModel):
 
     gains: int = 1  # how the gains were measured: `SIDE_BY_SIDE`, or an earlier method
     tasks: dict[str, dict[str, Record]] = {}  # strategy records by the sha of the task's source
-    tuned: dict[str, Numbers] = {}  # numbers by kernel fingerprint
+    tuned: dict[str, Numbers] = {}  # numbers, keyed by kernel fingerprint
 
 
 class Recalled(BaseModel):

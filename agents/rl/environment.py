@@ -255,5 +255,5 @@ def problems_of(rows: Sequence[Any]) -> list[Problem]:
 
 
 def problems_in(sources: Mapping[str, str]) -> list[Problem]:
-    """Returns problems of skill 1 from task sources by name."""
+    """Returns skill-1 problems from task sources keyed by name."""
     return [Problem(id=name, task=source) for name, source in sources.items()]

@@ -344,7 +344,7 @@ class Trainer:
 
 
 def weights_of(held: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Returns the weights from a checkpoint's tensors, by name."""
+    """Returns the weights from a checkpoint's tensors, keyed by name."""
     return {name.removeprefix("weight "): value for name, value in held.items() if name.startswith("weight ")}
 
 

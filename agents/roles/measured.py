@@ -69,7 +69,7 @@ BEYOND = 1.5  # the traffic of the plan's groups is mentioned if it is at least 
 AT_BOUND = 0.9  # minimum share of its bound at which an error is explained
 SHORTEST_OWN, SHORTEST_COUNTED = 0.015, 0.05  # minimum share of the device's time at which a kernel of the program, or of a library, is described
 SHOWN_STALLS, SHOWN_PIPES = 3, 2
-NAMED_KERNELS = 6  # maximum number of own kernels without counters that are named
+NAMED_KERNELS = 6  # maximum number of the program's own kernels without counters that are named
 OTHER_STALLS = 0.1  # minimum share of a warp's time at which the sum of the remaining stall reasons is shown
 CAST = re.compile(r"\((?:unsigned )?(?:int|long|short)\)(?=\d)")  # the form in which Nsight Compute prints an integer template argument
 ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{anonymous\}::|_GLOBAL__N_\w*::")

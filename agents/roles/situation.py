@@ -108,7 +108,7 @@ def required(value: T | None, otherwise: str) -> T:
 
 @dataclass(frozen=True)
 class Against:
-    """A program of another line of descent, and the speedup over it, from one measurement that timed both alternately."""
+    """A program from another line of descent, and the speedup over it, from a measurement that timed the two alternately."""
 
     attempt: Attempt
     speedup: Interval
@@ -185,7 +185,7 @@ class Situation:
     plan: Plan | None = None
     attempts: list[Attempt] = field(default_factory=list)
     step: dict[str, Any] | None = None  # the current step of the plan; None: work on the program as a whole
-    refusals: list[str] = field(default_factory=list)  # why replies were unusable, since the last program
+    refusals: list[str] = field(default_factory=list)  # reasons why replies since the last program were unusable
     replans_left: int = 0  # number of additional times the workflow would ask for a new plan
     outcome: str = ""  # reason for a new plan
     tuned: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # kernel numbers from earlier runs, by the kernel's fingerprint

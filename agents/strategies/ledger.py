@@ -113,7 +113,7 @@ def score(of: Iterable[Tried]) -> Score:
 
 
 PRIOR = 2.0  # number of tries that kept their promises exactly, credited to every strategy at the start
-MOST_KEPT = 1.5  # upper limit for the share of a promise with which a single lucky try is credited
+MOST_KEPT = 1.5  # upper limit on the share of a promise that a single lucky try is credited with
 
 
 class Record(BaseModel):
@@ -147,7 +147,7 @@ def kept(expected: float | None, realised: float | None) -> float:
 
 
 def records(of: Iterable[Entry]) -> dict[str, Record]:
-    """Returns the records by strategy, over entries from one kind of device. Unmeasured entries are ignored."""
+    """Returns the records, keyed by strategy, over entries from one kind of device. Unmeasured entries are ignored."""
     found: dict[str, Record] = {}
     for entry in of:
         if entry.outcome != "not measured":

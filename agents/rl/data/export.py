@@ -30,7 +30,7 @@ class Collected:
     rows: list[Row] = field(default_factory=list)
     runs: int = 0
     skipped: Counter[str] = field(default_factory=Counter)  # reasons for leaving rows out, without candidate numbers
-    unusable: dict[str, str] = field(default_factory=dict)  # unusable runs with the reason, by name
+    unusable: dict[str, str] = field(default_factory=dict)  # reasons why runs are unusable, keyed by the runs' names
 
 
 def collect(traces: Iterable[tuple[str, RunTrace | str]], scrubber: Scrubber, say: Say = lambda line: None) -> Collected:

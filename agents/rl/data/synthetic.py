@@ -124,8 +124,9 @@ def drawn(seed: int, number: int) -> Chain:
 
 
 def generate(count: int, seed: int, against: Mapping[str, str], say: Callable[[str], None] = lambda line: None) -> Iterator[SyntheticTask]:
-    """Yields `count` tasks with different structures, none of which is similar to a source in `against` (sources by name). The first n tasks are the
-    same for every `count`. Raises `Exhausted`, or `ValueError` if a source in `against` cannot be read, because its similarity would be unknown."""
+    """Yields `count` tasks with different structures, none of which is similar to a source in `against` (sources keyed by name). The first n tasks
+    are the same for every `count`. Raises `Exhausted`, or `ValueError` if a source in `against` cannot be read, because its similarity would be
+    unknown."""
     known, unread = structures(against)
     if unread:
         raise ValueError(f"{unread[0]} cannot be read as Python, so no task can be compared with it")

@@ -1,7 +1,7 @@
 """Serves the open pages of one run. For all pages together, new events are read, access rights are checked and frames are encoded only once.
 
-One task of the audience serves, from memory, all viewers that have reached the head of the trace. A viewer falls behind if its page was opened late
-or acknowledges slowly. It then catches up in a separate task at its own pace and rejoins the others.
+A single task in the audience serves, from memory, all viewers that have reached the head of the trace. A viewer falls behind if its page was opened
+late or acknowledges slowly. It then catches up in a separate task at its own pace and rejoins the others.
 """
 
 from __future__ import annotations
