@@ -1,4 +1,4 @@
-"""Exposes a run's settings as command-line options: all of them for a new run, and those that can change for a fork."""
+"""Exposes a run's settings as command-line options: all of them for a new run, and only those that can change for a fork."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ class Summary(BaseModel):
     last_seq: int = 0
     _spans: dict[str, SpanRow] = PrivateAttr(default_factory=dict)
     _jobs: dict[str, VerificationRow] = PrivateAttr(default_factory=dict)
-    queued_at: dict[str, str] = {}  # time at which each job's current attempt was queued or began, by key
+    queued_at: dict[str, str] = {}  # time at which each job's current attempt was queued or began, keyed by effect key
 
     def candidate(self, number: int | None) -> CandidateRow | None:
         return next((c for c in self.candidates if c.number == number), None)

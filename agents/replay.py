@@ -31,7 +31,7 @@ class TraceDiverged(RuntimeError):
 
 
 class Replay:
-    """The contents of the journal at the start of the engine, and the results of effects, including those from this session."""
+    """The contents of the journal when the engine starts, and the results of effects, including those from this session."""
 
     def __init__(self, events: Sequence[Event] = ()):
         self._void = void(events)

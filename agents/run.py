@@ -134,8 +134,8 @@ class Engine:
         return Span(self, path, title, agent)
 
     async def parallel(self, *calls: Coroutine[Any, Any, T]) -> list[T | OutOfBudget]:
-        """Runs workers concurrently, each with its own spans, until all have ended. If the budget refused a worker, its result is the `OutOfBudget`
-        exception. Any other exception cancels the remaining workers and is raised."""
+        """Runs workers concurrently, each with its own spans, until all have ended. If the budget refused one of a worker's calls, the worker's
+        result is the `OutOfBudget` exception. Any other exception cancels the remaining workers and is raised."""
         tasks = [asyncio.ensure_future(_refusable(call)) for call in calls]
         try:
             return list(await asyncio.gather(*tasks))

@@ -1,4 +1,4 @@
-"""Prints a run's events as lines for a terminal: who said what, and which programs were tried with what result."""
+"""Prints a run's events as lines for a terminal: who said what, and which programs were tried and with what result."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class _Work:
         self.added = 0
 
     def read(self, at: int, raw: Any) -> Add | Refine | Split | Drop | None:
-        """Returns the operation. If it is malformed, records a sentence and returns None."""
+        """Returns the operation. If it is malformed, records an explanation and returns None."""
         try:
             operation = _OPERATION.validate_python(raw)
         except ValidationError as error:

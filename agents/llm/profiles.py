@@ -71,8 +71,8 @@ class ServerProfile(_Table):
     model: str = Field(min_length=1)
     api_key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")  # null: the server requires no key
     temperature: float | None = Field(default=None, ge=0)
-    max_tokens: int | None = Field(default=None, ge=1)  # upper limit for the length of a reply, even if a request specifies more
-    context_tokens: int | None = Field(default=None, ge=1)  # limit for prompt and reply together; None: known only to the server
+    max_tokens: int | None = Field(default=None, ge=1)  # upper limit on the length of a reply, even if a request specifies more
+    context_tokens: int | None = Field(default=None, ge=1)  # limit on prompt and reply together; None: known only to the server
     prices: Prices | None = None
     limits: Limits = Limits()
     body: dict[str, Any] = Field(default_factory=dict)  # additional request fields, such as reasoning_effort

@@ -111,7 +111,7 @@ class Environment:
         self.problems = {problem.id: problem for problem in problems}
         self.pool, self.conditions, self.rubric = pool, conditions or Conditions(), rubric
         self.device: DeviceFigures | None = None
-        self._captured: dict[str, tuple[int | None, int | None]] = {}  # minimum bytes and operations of a task, by its source
+        self._captured: dict[str, tuple[int | None, int | None]] = {}  # minimum bytes and operations of each task, keyed by its source
 
     def choose(self, seed: int | None = None, problem: str | None = None) -> Problem:
         """Chooses a problem. The same seed always chooses the same one. Raises `BadAction` for an unknown id."""
@@ -183,7 +183,7 @@ class Episode:
         return {"episode_id": self.id, "step_count": self.turn, "problem": self.problem.id, "done": self.done, "rewards": self.rewards}
 
     async def step(self, action: Action) -> Observation:
-        """Takes a step. Raises `BadAction` for an invalid step, and `Full` if the pool has no free place; in that case the turn is still pending."""
+        """Takes a step. Raises `BadAction` for an invalid step, and `Full` if the pool has no free slot; in that case the turn is still pending."""
         if self.done:
             raise BadAction("the episode is over: reset")
         if self._busy:

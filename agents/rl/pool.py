@@ -1,5 +1,5 @@
-"""A bounded pool of verifiers. If several judges share one GPU, they take turns measuring (`verifier.judge.gate`), and the others compile and check
-in the meantime. If all verifiers are busy, callers wait in a queue of limited length. When the queue is full, callers have to try again later."""
+"""A bounded pool of verifiers. If several judges share one GPU, they take turns measuring (`verifier.judge.gate`), while the others compile and
+check. If all verifiers are busy, callers wait in a queue of limited length. When the queue is full, callers have to try again later."""
 
 from __future__ import annotations
 

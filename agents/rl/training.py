@@ -191,7 +191,8 @@ class Trainer:
         return {"loss": loss, "norm": self._descend(), "tokens": total}
 
     def rollouts(self, problems: Problems) -> list[Sample]:
-        """Runs `prompts` groups of episodes. Programs are verified while the next group's are generated; the order of generation is fixed."""
+        """Runs `prompts` groups of episodes. Programs are verified while the next group's programs are generated; the order of generation is
+        fixed."""
         c = self.config
         samples: list[Sample] = []
         with ThreadPoolExecutor(c.at_once) as pool:

@@ -104,8 +104,8 @@ def align(situation: Situation, idea: Idea, attempt: Attempt) -> Idea:
 
 
 def realised(idea: Idea, base: Options) -> Options:
-    """Returns the base options with the idea's choices applied. If the idea consists only of words that a model wrote, it applies the strategies that
-    the compiler knows by name."""
+    """Returns the base options with the idea's choices applied. If the idea is only text written by a model, applies those of its strategies that the
+    compiler knows by name."""
     options = base
     choices = idea.data if isinstance(idea.data, dict) else {f" {name}": 1 for name in idea.strategies if name in STRATEGIES}
     for place, value in choices.items():

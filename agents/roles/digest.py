@@ -48,7 +48,7 @@ FLAGS = {
     "trivial": "trivial: a guess without the work (zeros, a mean, an input as it is) comes within the bound, so its result stays out of rankings",
     "stochastic": "stochastic: its results depend on random numbers, which have to be PyTorch's",
 }
-# Patterns of words in a step's contract, each with the strategies whose how-to contradicts them.
+# Patterns of words in a step's contract, each with the strategies whose how-to contradicts such a contract.
 CONTRADICTED: tuple[tuple[str, frozenset[str]], ...] = (
     (r"\b(?:no|without|never)\b[^.;]*\b(?:cuda )?graphs?\b", frozenset({"cuda-graph"})),
     (
@@ -61,7 +61,7 @@ CONTRADICTED: tuple[tuple[str, frozenset[str]], ...] = (
     (r"\b(?:no|without|never)\b[^.;]*\b(?:workspace|scratch)\b", frozenset({"split-k", "parallel-split", "reuse-workspace"})),
     (r"\b(?:no|without|never)\b[^.;]*\bcooperative\b", frozenset({"cooperative-kernel", "persistent-recurrence"})),
 )
-OF_SPACES = {  # for each space, the strategies whose how-to applies only to a different one
+OF_SPACES = {  # for each space, the strategies whose how-to applies only to a different space
     "own kernel": frozenset({"leave-to-library", "library-variant", "channels-last"}),
     "library": frozenset(
         {"register-blocking", "tile-reuse", "split-product", "half-product", "swizzle-blocks", "warp-roles", "tma-copies", "own-matvec"}

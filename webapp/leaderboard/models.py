@@ -22,7 +22,7 @@ VISIBILITY = [(PRIVATE, "only me"), (TEAM, "the team"), (EVERYONE, "everyone who
 
 
 class Covering(TypedDict):
-    """The columns of an index from which queries are answered without reading the rows."""
+    """The columns of an index that answers queries without reading the rows."""
 
     fields: list[str]
     include: list[str]

@@ -33,7 +33,7 @@ class Structure:
     features: frozenset[tuple[str, int]] = field(repr=False)  # (feature, number of earlier occurrences), so that repetitions count
 
     def similarity(self, other: Structure) -> float:
-        """Returns the Jaccard similarity, between 0 and 1; structures with the same key have 1."""
+        """Returns the Jaccard similarity, between 0 and 1; structures with the same key have a similarity of 1."""
         if self.key == other.key:
             return 1.0
         both = len(self.features & other.features)

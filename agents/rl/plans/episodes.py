@@ -32,7 +32,7 @@ class Course:
 
     @cached_property
     def alike(self) -> dict[int, list[int]]:
-        """Returns the marks of all points that generate the same program, by the program's number. Generating code is free, so a search may use
+        """Returns the marks of all points that generate the same program, keyed by the program's number. Generating code is free, so a search may use
         them."""
         found: dict[int, list[int]] = defaultdict(list)
         points = product(*(range(len(axis.values)) for axis in self.landscape.axes))

@@ -20,7 +20,7 @@ from webapp.runs.live.rights import Person, allowed
 
 log = logging.getLogger(__name__)
 
-CHECK_SECONDS = 2.0  # longest time for which a lost right remains effective if its loss was not announced (webapp/accounts/lost_access.py)
+CHECK_SECONDS = 2.0  # the longest that a lost right stays in effect if its loss was not announced (webapp/accounts/lost_access.py)
 
 # The window: the server stops sending to a page that has this much unacknowledged data, so a socket's buffer never holds more than this plus one
 # frame. A page acknowledges at least every 8 frames or 65,536 characters (static/js/run/connection.js), so a connection with a latency of half a
