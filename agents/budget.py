@@ -55,14 +55,14 @@ class Ledger:
     """The ledger of a run. Reservations for calls in flight count as spent, so parallel workers can overshoot by no more than those calls.
 
     Except for wall time, the ledger is a projection of the trace: `account` counts every event exactly once, including events from earlier sessions.
-    After a resume, all past spending is therefore known before the first call is made.
+    When a run is resumed, all past spending is therefore known before the first call is made.
     """
 
     def __init__(self, limits: Budget):
         self.limits = limits
         self.spent = Spent()
         self.usual_seconds: dict[str, float] = {}  # last job duration by "kind.tier", used as the estimate for a reservation
-        self._held: dict[str, dict[str, float]] = {}  # reservations, by the key of the effect
+        self._held: dict[str, dict[str, float]] = {}  # reservations, keyed by effect key
         self._asked: dict[str, dict[str, float]] = {}  # estimates for exchanges whose end is not yet in the trace, keyed by effect key
         self._begun: dict[str, str] = {}  # time at which each job was queued or its first stage began, keyed by effect key
         self._waiting: set[str] = set()

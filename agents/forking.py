@@ -1,8 +1,8 @@
 """Forks. A fork is a run that inherits another run's events up to a given event and continues with other settings.
 
 The new run's journal contains the parent's events, unchanged and with their original numbers, followed by `run.forked`. The new run's replay cannot
-diverge, because the workflow replays the inherited events under the settings with which they were written (`Engine.settings`), so every decision that
-depends on settings has the same result. While a span still has inherited events to replay, its role calls go to the role that originally handled
+diverge, because the workflow replays the inherited events under the settings in effect when they were written (`Engine.settings`), so every decision
+that depends on settings has the same result. While a span still has inherited events to replay, its role calls go to the role that originally handled
 them. An exchange with a model, or a small effect, is void if it has not yet led to an event in its span (`agents.replay`); the roles of the new
 settings repeat it. Measurements are kept, so device, precision and mode cannot change.
 """

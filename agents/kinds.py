@@ -38,7 +38,7 @@ class Payload(Part):
 
     kind: ClassVar[str]
     words: ClassVar[str]  # what such an event is called after the word "on"
-    found_under: ClassVar[tuple[str, ...]]  # groups by which a search in the trace can be filtered
+    found_under: ClassVar[tuple[str, ...]]  # filter groups for searches in the trace
     shown: ClassVar[str]  # the values that the run's row takes from it
     in_order: ClassVar[bool]  # whether a resumed workflow writes it again in the same place in its span
 

@@ -76,7 +76,7 @@ class KnownModels(Protocol):
 
 
 class ModelPort(KnownModels, Protocol):
-    """Sends requests to language models, by profile name (`agents.llm`).
+    """Sends requests to language models, which are identified by profile name (`agents.llm`).
 
     A port may also have `def keeps(profile) -> bool`, which says whether requests to the profile stay pending across interruptions. Such a request is
     sent again verbatim, even if notes have arrived in the meantime.

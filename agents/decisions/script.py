@@ -1,4 +1,4 @@
-"""The scripts with which a model edits the tree, and their validation. An operation that breaks a rule is left out with an explanation, and the rest
+"""The scripts that a model uses to edit the tree, and their validation. An operation that breaks a rule is left out with an explanation, and the rest
 of the script is kept.
 
 The rest is kept because a script costs a model call, its operations are mostly independent, and a single mistake should not discard good ideas.

@@ -1,4 +1,4 @@
-"""All models that this process knows, by profile name; implements `agents.ports.ModelPort`."""
+"""All models that this process knows, keyed by profile name; implements `agents.ports.ModelPort`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from agents.llm.tokens import estimate_input, usage_of
 
 
 class Models:
-    """All models by profile name. The profiles file is reread whenever it changes, so a run that paused because of a faulty profile can resume once
-    the file is fixed.
+    """All models, keyed by profile name. The profiles file is reread whenever it changes, so a run that paused because of a faulty profile can resume
+    once the file is fixed.
 
     `environment` is searched for keys at each call, so pass `os.environ` itself. If the file is missing or unusable, there are no models, and both
     `problem` and the `ModelFailure` that callers get say why.

@@ -74,7 +74,7 @@ class FolderExperience:
 
     async def recall(self, device_model: str, kernels: list[str], exclude: Split) -> Recalled:
         known = self._read(device_model)
-        # The suite to which a task belongs is not known here, so nothing is recalled from any task while a suite is being scored.
+        # A task's suite is not known here, so nothing is recalled from any task while a suite is being scored.
         records = joined(*(records for task, records in known.tasks.items() if not exclude.suites and not exclude.holds(task)))
         return Recalled(records=records, tuned={kernel: known.tuned[kernel] for kernel in kernels if kernel in known.tuned})
 

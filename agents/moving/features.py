@@ -25,7 +25,7 @@ STRATEGIES = (
 )  # fmt: skip
 BOTTLENECKS = ("memory", "latency", "compute", "occupancy", "launch")
 BESIDE = ("warp-per-row", "parallel-split", "row-cache", "block-size", "vectorise", "leave-to-library", "unroll", "work-per-thread")  # same group
-NEAR = 1.5  # length scale, in steps of a number, over which the result for one value predicts that for another
+NEAR = 1.5  # length scale, in steps of a number, within which the result for one value predicts the result for another
 SPREAD, NOISE = 0.1, 0.015  # standard deviations of the logarithm of a time: between programs (the prior), and of one measurement
 TOGETHER = 0.3  # share of the variance that is due to combinations rather than single choices
 MANY = 10.0  # scale factor for small logarithms, so that 10 % becomes 1
@@ -61,7 +61,7 @@ class Pairs:
     own: Floats  # (pairs, features that depend on the pair alone)
     group: Ints  # index of the choice's group in the plan; -1: the whole program
     sizes: Floats  # (choices, most values) log2(value + 1)
-    kernel: Floats  # (choices, most values, most values): how well the result for one value predicts that for another
+    kernel: Floats  # (choices, most values, most values): how well the result for one value predicts the result for another
     beside: Ints  # (choices, BESIDE): the index of the choice with that strategy in the same group; -1: none
     graph: int  # index of the CUDA graph choice; -1: none
 

@@ -93,7 +93,7 @@ class BadAction(ValueError):
 
 @dataclass(frozen=True)
 class Conditions:
-    """The settings with which every program is judged."""
+    """The settings used to judge every program."""
 
     turns: int = 1
     tier: Tier = "quick"

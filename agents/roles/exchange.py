@@ -48,7 +48,7 @@ def chances(left: int) -> str:
 
 
 def shown(text: str) -> str:
-    """Returns a reply in the form in which it is sent back to its author. The result is never empty, because servers refuse empty messages."""
+    """Returns a reply as it is sent back to its author. The result is never empty, because servers refuse empty messages."""
     if not text.strip():
         return "(an empty reply)"
     if len(text) <= SHOWN_REPLY:

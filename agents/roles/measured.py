@@ -71,7 +71,7 @@ SHORTEST_OWN, SHORTEST_COUNTED = 0.015, 0.05  # minimum share of the device's ti
 SHOWN_STALLS, SHOWN_PIPES = 3, 2
 NAMED_KERNELS = 6  # maximum number of the program's own kernels without counters that are named
 OTHER_STALLS = 0.1  # minimum share of a warp's time at which the sum of the remaining stall reasons is shown
-CAST = re.compile(r"\((?:unsigned )?(?:int|long|short)\)(?=\d)")  # the form in which Nsight Compute prints an integer template argument
+CAST = re.compile(r"\((?:unsigned )?(?:int|long|short)\)(?=\d)")  # the way Nsight Compute prints an integer template argument
 ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{anonymous\}::|_GLOBAL__N_\w*::")
 
 
@@ -223,8 +223,8 @@ def error_text(report: Report) -> str:
 
 
 def _floors(attempt: Attempt, situation: Situation) -> dict[str, float]:
-    """Returns the floors, in milliseconds, of the kernels that the compiler generated, by short name. A kernel's floor is that of the groups that it
-    computes."""
+    """Returns the floors, in milliseconds, of the kernels that the compiler generated, keyed by short name. A kernel's floor is that of the groups
+    that it computes."""
     compiled = situation.plan.data if situation.plan is not None else None
     if not isinstance(compiled, Compiled) or not isinstance(attempt.edit.options, Options) or attempt.report is None:
         return {}
@@ -236,8 +236,8 @@ def _floors(attempt: Attempt, situation: Situation) -> dict[str, float]:
 
 
 def kernel_times(report: Report, profile: Profile | None, floors: Mapping[str, float] | None = None) -> Iterator[str]:
-    """Yields the slowest kernels with microseconds and launches per call and the share of device time. `floors` are in milliseconds, by short
-    names."""
+    """Yields the slowest kernels with microseconds and launches per call and the share of device time. `floors` are in milliseconds, keyed by short
+    name."""
     if report.kernels:
         rows = [(k.name, k.own, k.calls, k.ms * 1e3, k.share) for k in report.kernels]
     elif profile is not None:
@@ -385,7 +385,7 @@ def _counted(kernel: KernelProfile) -> list[str]:
 
 
 def _by(kernel: KernelProfile) -> str:
-    """Returns the instruction with which a kernel uses the tensor cores, or "" if that is unknown or irrelevant."""
+    """Returns the instruction through which a kernel uses the tensor cores, or "" if that is unknown or irrelevant."""
     count, arch = kernel.resources.get("wgmma_instructions"), kernel.resources.get("arch")
     if not isinstance(count, int) or not str(arch).startswith("sm_9") or not kernel.resources.get("tensor_instructions"):
         return ""

@@ -79,7 +79,7 @@ async def put_on_record(span: Span, situation: Situation, edit: Edit, parent: At
     )  # fmt: skip
     attempt = Attempt(proposed.candidate, number, edit, base=beside(parent))
     situation.attempts.append(attempt)
-    situation.attempts.sort(key=lambda a: a.number)  # after a resume, parallel workers finish in a different order
+    situation.attempts.sort(key=lambda a: a.number)  # in a resumed run, parallel workers finish in a different order
     situation.refusals.clear()
     return attempt
 

@@ -18,7 +18,7 @@ class Way:
 
     number: int
     view: Situation
-    own: Idea | None = None  # the idea with which the branch started
+    own: Idea | None = None  # the idea that the branch started with
     idea: Idea | None = None  # the idea for its next program; None: follow the advice, or the plan if there is no program yet
     advice: Advice | None = None
     decision: int | None = None  # seq of the decision behind this advice

@@ -125,7 +125,7 @@ def strategy_of(search: Search, seen: Seen, place: int) -> str:
 
 
 def own_records(search: Search) -> dict[str, Record]:
-    """Returns the record of this search's programs. Each is compared with the fastest earlier program from which it differs in one choice."""
+    """Returns the record of this search's programs. Each is compared with the fastest earlier program that differs from it in one choice."""
     found: dict[str, Record] = {}
     for number, one in enumerate(search.tried):
         near = [e for e in search.tried[:number] if e.us and sum(a != b for a, b in zip(e.point, one.point, strict=True)) == 1]
