@@ -41,7 +41,7 @@ def enough(run: Engine, situation: Situation) -> str | None:
     if target is not None and low >= target:
         return f"The target of {target:g}x is reached: the lower bound of candidate {best.number} is {low:.2f}x."
     reached = fraction_of_floor(situation, best)
-    if reached is not None and NEAR_FLOOR <= reached <= 1 / FLOOR_BEATEN:  # a floor that a program clearly beats is wrong
+    if reached is not None and NEAR_FLOOR <= reached <= 1 / FLOOR_BEATEN:  # a floor that a program clearly beats must be wrong
         return f"Candidate {best.number} is at {100 * reached:.0f} % of the floor: no worthwhile gain is left."
     return None
 

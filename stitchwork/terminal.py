@@ -33,7 +33,7 @@ class Terminal:
         return f"\x1b[{';'.join(CODES[style] for style in styles)}m{text}\x1b[0m"
 
     def line(self, text: str = "") -> None:
-        """Prints a line. `text` may contain colours; untrusted text in it must already be cleaned."""
+        """Prints a line. `text` may contain colours; untrusted text in it must already have been cleaned."""
         self._wipe()
         print(text, file=self.stream, flush=True)
 

@@ -64,7 +64,7 @@ def values_of(knobs: Sequence[Knob], places: dict[str, int]) -> dict[str, int]:
 
 
 async def descend_numbers(run: Engine, situation: Situation, roles: Roles, start: Attempt, most: int, path: str = "descend") -> str:
-    """Tunes the numbers of `start` and adds the programs to the situation's attempts. Returns the result as a sentence."""
+    """Tunes the numeric parameters in `start` and adds the resulting programs to the situation's attempts. Returns the result as a sentence."""
     knobs = list(roles.coder.knobs(situation, start))
     combinations = prod(len(knob.values) for knob in knobs)
     if combinations < 2:
@@ -112,8 +112,8 @@ async def tried(run: Engine, situation: Situation, roles: Roles, path: str, star
 async def descend_last(run: Engine, situation: Situation, roles: Roles, reason: str) -> str:
     """Runs a short final descent from the best program, for workflows that ended on their own with budget left.
 
-    Returns the search's reason with the result of the descent appended. A search whose final descent runs out of budget does not itself count as out
-    of budget.
+    Returns the search's reason for stopping with the result of the descent appended. A search whose final descent runs out of budget does not itself
+    count as out of budget.
     """
     best = situation.best
     if best is None or enough(run, situation) is not None:

@@ -75,7 +75,7 @@ def without_leaks(rows: Sequence[Row], report: LeakReport) -> list[Row]:
 
 
 def with_few_cheats(rows: Sequence[Row]) -> list[Row]:
-    """Limits cheats to at most a share of `MOST_CHEATS` in each split; their ids determine which ones are kept."""
+    """Limits cheats to a share of at most `MOST_CHEATS` of each split; their ids determine which ones are kept."""
     kept: list[Row] = []
     for name in dict.fromkeys(row.split for row in rows):
         mine = [row for row in rows if row.split == name]

@@ -167,7 +167,7 @@ class Audience:
             viewer.catching_up = None
 
     async def _check(self, viewers: Iterable[Viewer]) -> None:
-        """Check rights again after an access change was announced, and every `CHECK_SECONDS` for viewers that are being sent events."""
+        """Check rights again after an access change has been announced, and every `CHECK_SECONDS` for viewers that are being sent events."""
         epoch, now = hub().access_epoch, time.monotonic()
         due = [viewer for viewer in viewers if viewer.epoch != epoch or now - viewer.checked > CHECK_SECONDS and viewer.cursor != self.feed.head]
         if not due:
