@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from agents.roles.situation import Situation
     from agents.span import Span
 
-Numbers = dict[str, int]  # numbers by knob
+Numbers = dict[str, int]  # numbers, keyed by knob
 SIDE_BY_SIDE = 2  # a program and its parent are timed alternately; previously, each was timed separately against eager
 MOST_KERNELS = 5000  # maximum number of kernels per device; the oldest are dropped
 

@@ -63,7 +63,7 @@ class Observation(BaseModel):
     reward: float | None = None
     status: str = ""
     no_sample: str = ""  # why there is no reward: "timeout", "busy", "infrastructure", ...
-    rubric: dict[str, int] = Field(default_factory=dict)  # scores by criterion
+    rubric: dict[str, int] = Field(default_factory=dict)  # scores, keyed by criterion
     components: dict[str, Any] = Field(default_factory=dict)
     feedback: str = ""
 

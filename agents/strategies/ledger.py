@@ -177,10 +177,10 @@ class _Reading:
         self.verdicts: dict[int, VerificationFinished] = {}
         self.expected: dict[int, float | None] = {}
         self.decisions: dict[int, DecisionMade] = {}
-        self.in_span: dict[str, int] = {}  # candidate by the span that proposed it
+        self.in_span: dict[str, int] = {}  # candidates, keyed by the span that proposed them
         self.best: int | None = None
         self.held = False
-        self.bottlenecks: dict[int, str] = {}  # bottlenecks by candidate
+        self.bottlenecks: dict[int, str] = {}  # bottlenecks, keyed by candidate
         self.offers: list[tuple[int, str]] = []  # (seq, the strategy that was offered from that event on)
 
     @READ.on(RunStarted)
