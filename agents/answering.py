@@ -64,7 +64,7 @@ def act(directory: Path, request: str | None) -> int:
 
 
 async def answer(directory: Path, request: str, text: str) -> Waiting:
-    """Stores a reply next to its request. If the text cannot be the reply, writes nothing and raises `Unusable` with an explanation."""
+    """Stores a reply next to its request. If the text is not a valid reply, writes nothing and raises `Unusable` with an explanation."""
     events = await FileJournal(directory, owner=False).load()
     if project(events).state == "finished":
         raise Unusable("this run has finished: none of its requests waits for a reply")
@@ -143,7 +143,7 @@ def form_of(waiting: Waiting) -> str:
 
 
 def cut_off(text: str, wanted: str) -> str:
-    """Explains in one sentence that a reply is cut off inside a fence, a block or its JSON, or returns "" if it is not."""
+    """If a reply is cut off inside a fence, a block or its JSON, explains this in one sentence. Otherwise returns ""."""
     if _open_fence(text):
         return "The reply seems to be cut off: it opens a code fence and does not close it."
     if text.count("<<<<<<< SEARCH") != text.count(">>>>>>> REPLACE"):

@@ -1,4 +1,4 @@
-"""Exposes a run's settings as command-line options: all of them for a new run, and those that can change for a fork."""
+"""Exposes a run's settings as command-line options: all of them for a new run, and only those that can change for a fork."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ else:
 
 
 class Unusable(ValueError):
-    """Raised for arguments that cannot be used. The message says what to do."""
+    """Raised if the arguments cannot be used. The message says what to do."""
 
 
 def add_settings(parser: argparse.ArgumentParser, *, fork: bool = False) -> None:

@@ -169,7 +169,7 @@ class Streamed:
             self._writer.result()
 
     async def replace(self, text: str) -> None:
-        """Make the trace contain exactly this text, regardless of what was streamed before."""
+        """Makes the trace contain exactly this text, regardless of what was streamed before."""
         await self._stop()
         self.text = text
         await self._write()

@@ -55,16 +55,16 @@ class Ledger:
     """The ledger of a run. Reservations for calls in flight count as spent, so parallel workers can overshoot by no more than those calls.
 
     Except for wall time, the ledger is a projection of the trace: `account` counts every event exactly once, including events from earlier sessions.
-    After a resume, all past spending is therefore known before the first call is made.
+    When a run is resumed, all past spending is therefore known before the first call is made.
     """
 
     def __init__(self, limits: Budget):
         self.limits = limits
         self.spent = Spent()
         self.usual_seconds: dict[str, float] = {}  # last job duration by "kind.tier", used as the estimate for a reservation
-        self._held: dict[str, dict[str, float]] = {}  # reservations, by the key of the effect
-        self._asked: dict[str, dict[str, float]] = {}  # estimates for exchanges whose end is not yet in the trace, by key
-        self._begun: dict[str, str] = {}  # time at which each job was queued or its first stage began, by key
+        self._held: dict[str, dict[str, float]] = {}  # reservations, keyed by effect key
+        self._asked: dict[str, dict[str, float]] = {}  # estimates for exchanges whose end is not yet in the trace, keyed by effect key
+        self._begun: dict[str, str] = {}  # time at which each job was queued or its first stage began, keyed by effect key
         self._waiting: set[str] = set()
 
     def reserve(self, key: str, amounts: dict[str, float], keep: dict[str, float] | None = None) -> None:
@@ -161,7 +161,7 @@ class Ledger:
 
 
 class Still:
-    """The periods in which a run was idle: paused, or without a process working on it."""
+    """The periods during which a run was idle: paused, or without a process working on it."""
 
     def __init__(self) -> None:
         self._times: list[tuple[datetime, datetime]] = []

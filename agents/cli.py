@@ -152,7 +152,8 @@ async def solve(args: argparse.Namespace) -> int:
 
 
 async def devices_for(args: argparse.Namespace, folders: Iterable[Path]) -> str:
-    """Returns the named devices. A resumed run keeps the devices on which it began. Raises `Unusable` if the named devices are of another kind."""
+    """Returns the named devices. A resumed run keeps the devices on which it began. Raises `Unusable` if the named devices are of a different
+    kind."""
     for folder in folders:
         begun = await FileJournal(folder, owner=False).load() if (folder / TRACE).exists() else []
         if not begun or begun[0].of(RunStarted) is None:
@@ -208,7 +209,7 @@ async def solve_one(args: argparse.Namespace, path: Path, name: str, folder: Pat
 
 
 def pauses(args: argparse.Namespace, folder: Path) -> bool:
-    """Returns whether the process leaves a request as a file and exits. A run that began in this mode stays in it."""
+    """Returns whether the process writes a request to a file and exits. A run that began in this mode stays in it."""
     return args.when_asked == "pause" or (args.when_asked is None and (folder / REQUESTS).is_dir())
 
 

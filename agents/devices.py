@@ -31,14 +31,14 @@ def names_of(given: str) -> list[str]:
 
 
 def setting_of(given: str) -> str:
-    """Returns the device setting that a run on these devices records: the name of a single device, or the common kind of several."""
+    """Returns the device setting that a run on these devices records: the name of a single device, or the kind shared by several devices."""
     names = names_of(given)
     return names[0] if len(set(names)) == 1 else names[0].partition(":")[0]
 
 
 class Devices:
-    """A `Client` that distributes jobs over the judges of several devices. All devices must be the same model, because timings from different models
-    are not comparable."""
+    """A `Client` that distributes jobs across the judges of several devices. All devices must be the same model, because timings from different
+    models are not comparable."""
 
     def __init__(self, names: Sequence[str], judges: Sequence[Judge]):
         self.names, self.judges = tuple(names), tuple(judges)

@@ -1,4 +1,4 @@
-"""The verifier's diagnosis, with the methods that the catalogue allows for it, in order."""
+"""The verifier's diagnosis, followed by an ordered list of the methods that the catalogue allows for it."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def task_structure(facts: TaskFacts | None) -> dict[str, Any]:
 
 
 def runs(profile: Profile) -> list[tuple[KernelProfile, float]]:
-    """Returns the kernels of a call, each with the number of times that it runs. Copies and fills do not count as kernels."""
+    """Returns the kernels of a call, each with the number of times it runs. Copies and fills do not count as kernels."""
     return [(kernel, kernel.calls / max(profile.iterations, 1)) for kernel in profile.kernels if not MOVED.match(kernel.name)]
 
 
@@ -143,7 +143,7 @@ def _on_tensor_cores(profile: Profile | None) -> bool | None:
 
 
 def _registers_alone(profile: Profile | None, ceilings: Ceilings) -> bool | None:
-    """Returns whether registers alone limit the occupancy of the program's slowest own kernel, or None if that is unknown."""
+    """Returns whether registers alone limit the occupancy of the slowest of the program's own kernels, or None if that is unknown."""
     slowest = _slowest(profile)
     held = residency(slowest, ceilings.workers, ceilings.capability) if slowest is not None else None
     return held.scarcest == ("registers",) and not held.by_grid if held is not None else None

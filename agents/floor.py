@@ -1,8 +1,8 @@
 """The floor: the shortest time that any program could take for a piece of work on a device. Plans, diagnoses, prompts and pages all use this model.
 
-The floor is the longer of two times: that of the minimum memory traffic at the bandwidth of a plain stream, and that of the operations in the fastest
-arithmetic that the precision policy allows on the device. Under fp32-strict, on devices with TF32 tensor cores, that arithmetic splits each product
-into three.
+The floor is the longer of two times: the time to move the minimum amount of data at the bandwidth of a plain stream, and the time to execute the
+operations in the fastest arithmetic that the precision policy allows on the device. Under fp32-strict, on devices with TF32 tensor cores, that
+arithmetic splits each product into three.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SMALL = 0.2  # if arithmetic takes less than this share of the time to move the data, it is not mentioned
 _RUN = re.compile(r"\b(g\d+)\s*(?:-|–|to)\s*(g\d+)\b(?:\s+every\s+([1-9]\d*))?")
 LOOPS = ("pool", "scan", "order")  # families of kernels without products
-STEP_US = 1.0  # one exchange of a recurrent state between blocks, through the L2 cache
+STEP_US = 1.0  # time of one exchange of a recurrent state between blocks, through the L2 cache
 UNITS: dict[Arithmetic, str] = {
     "fp32": "fp32 units", "3xtf32": "tensor cores, each fp32 product as three of TF32", "tf32": "tensor cores in TF32",
     "half": "tensor cores with operands of 16 bits",

@@ -1,9 +1,9 @@
 """Forks. A fork is a run that inherits another run's events up to a given event and continues with other settings.
 
 The new run's journal contains the parent's events, unchanged and with their original numbers, followed by `run.forked`. The new run's replay cannot
-diverge, because the workflow replays the inherited events under the settings with which they were written (`Engine.settings`), so every decision that
-depends on settings has the same result. While a span still has inherited events to replay, its role calls go to the role that originally handled
-them. An exchange with a model or a small effect that has not yet led to an event of its span is void (`agents.replay`), and the roles of the new
+diverge, because the workflow replays the inherited events under the settings in effect when they were written (`Engine.settings`), so every decision
+that depends on settings has the same result. While a span still has inherited events to replay, its role calls go to the role that originally handled
+them. An exchange with a model, or a small effect, is void if it has not yet led to an event in its span (`agents.replay`); the roles of the new
 settings repeat it. Measurements are kept, so device, precision and mode cannot change.
 """
 
@@ -24,12 +24,12 @@ from agents.span import Span
 if TYPE_CHECKING:
     from agents.run import Engine
 
-COMMON = ("", "admit", "capture", "reference")  # every workflow begins with these spans, so another workflow can take them over
+COMMON = ("", "admit", "capture", "reference")  # every workflow begins with these spans, so a different workflow can take them over
 FIXED = ("device", "precision", "mode")
 
 
 class ForkRefused(ValueError):
-    """Raised for a fork that is not possible. The message says why and what to do."""
+    """Raised if a fork is not possible. The message says why and what to do."""
 
 
 def settings_of(events: Sequence[Event]) -> Settings:

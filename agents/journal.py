@@ -28,11 +28,11 @@ POLL_SECONDS = 0.25
 
 
 class PayloadTooLarge(ValueError):
-    """Raised for a payload over the size limit. Longer data belongs in an artefact."""
+    """Raised if a payload exceeds the size limit. Longer data belongs in an artefact."""
 
 
 class TraceDamaged(ValueError):
-    """Raised for a trace that cannot be read. The message says where the trace is damaged."""
+    """Raised if a trace cannot be read. The message says where the trace is damaged."""
 
 
 def encode(payload: dict[str, Any]) -> str:
@@ -116,7 +116,7 @@ class WithPayload(Protocol):
 
 
 def references(events: Sequence[WithPayload]) -> dict[str, ArtefactRef]:
-    """Returns every artefact that the events reference, by sha. An export has to include them all."""
+    """Returns every artefact that the events reference, keyed by sha. An export has to include them all."""
     found: dict[str, ArtefactRef] = {}
 
     def walk(value: object) -> None:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     Number = float
 else:
     Number = int | float  # preserves the number as written: 3 does not become 3.0
-Amounts = dict[str, Number]  # amounts by budget unit
-Limits = dict[str, Number | None]  # limits by budget unit; null means no limit
+Amounts = dict[str, Number]  # amounts, keyed by budget unit
+Limits = dict[str, Number | None]  # limits, keyed by budget unit; null means no limit
 
 
 def says(text: str, alias: str | None = None) -> Any:
@@ -38,7 +38,7 @@ class Payload(Part):
 
     kind: ClassVar[str]
     words: ClassVar[str]  # what such an event is called after the word "on"
-    found_under: ClassVar[tuple[str, ...]]  # groups by which a search in the trace can be filtered
+    found_under: ClassVar[tuple[str, ...]]  # filter groups for searches in the trace
     shown: ClassVar[str]  # the values that the run's row takes from it
     in_order: ClassVar[bool]  # whether a resumed workflow writes it again in the same place in its span
 
@@ -48,7 +48,7 @@ class Payload(Part):
         return ""
 
     def having(self, **fields: Any) -> Self:
-        """Returns a copy in which these values are set as well. Raises `TypeError` for a field that does not exist."""
+        """Returns a copy with these values set as well. Raises `TypeError` for a field that does not exist."""
         if unknown := fields.keys() - type(self).model_fields.keys():
             raise TypeError(f"{self.kind} has no {', '.join(sorted(unknown))}")
         return self.model_copy(update=fields)
@@ -59,7 +59,7 @@ class Payload(Part):
 
 
 P = TypeVar("P", bound=Payload)
-PAYLOADS: dict[str, type[Payload]] = {}  # payload classes by kind
+PAYLOADS: dict[str, type[Payload]] = {}  # payload classes, keyed by kind
 
 
 def event(kind: str, words: str, found_under: tuple[str, ...] = (), *, shown: str = "", in_order: bool = True) -> Callable[[type[P]], type[P]]:

@@ -77,7 +77,7 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
     text directly below it gets this heading."""
     lines = list(_lines(text))
     top = 2 if sum(level == 1 for level, _ in lines) == 1 else 1
-    above: dict[int, str] = {}  # headings by level
+    above: dict[int, str] = {}  # headings, keyed by level
     block: list[str] = []
     place = ""
     for level, line in lines:

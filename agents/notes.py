@@ -21,8 +21,8 @@ class Notes:
     """
 
     def __init__(self) -> None:
-        self._notes: dict[int, dict[str, Any]] = {}  # notes by seq
-        self._given: dict[tuple[str, int], str] = {}  # key of the exchange that delivered the note, by (role, seq)
+        self._notes: dict[int, dict[str, Any]] = {}  # notes, keyed by seq
+        self._given: dict[tuple[str, int], str] = {}  # key of the exchange that delivered the note, keyed by (role, seq)
         self._claimed: dict[tuple[str, int], str] = {}  # the same, while the request is still in flight
 
     def absorb(self, event: Event) -> None:

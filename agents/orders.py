@@ -1,10 +1,10 @@
-"""Notes that the built-in compiler follows. It does not read prose: a line of a note is either an order in one of three forms or has no effect.
+"""Notes that the built-in compiler follows. It does not read prose: a line of a note either is an order in one of three forms or has no effect.
 
     skip cuda-graph, row-cache        these strategies are no longer tried from here on
     only try block-size               only these strategies are tried from here on
     allow row-cache    /  allow all   cancels earlier skips and any "only"
 
-Strategies that the best program already uses are kept. Names come from the strategy catalogue; `block-size` stands for all tunable numbers of a
+The best program keeps any strategies that it already uses. Names come from the strategy catalogue; `block-size` stands for all tunable numbers of a
 kernel.
 """
 
@@ -28,7 +28,7 @@ _BETWEEN = re.compile(r"\s*(?:,|;|\band\b|\bor\b|\s)\s*", re.IGNORECASE)
 
 
 class NotAnOrder(ValueError):
-    """Raised for a line that the compiler would not understand. The message lists the forms that it does understand."""
+    """Raised if the compiler would not understand a line. The message lists the forms that it does understand."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Plans edited by a person: which parts may be changed, and how the built-in Coder applies the changes."""
+"""Plans edited by a person: which parts may be changed, and how the built-in Coder applies those changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIGURES = ("floor_ms", "bound")  # step figures set by the compiler; they stay v
 
 
 class PlanRefused(ValueError):
-    """Raised for an edited plan that cannot be followed. The message says where the problem is and what to do."""
+    """Raised if an edited plan cannot be followed. The message says where the problem is and what to do."""
 
 
 def edited_plan(plan: dict[str, Any], edited: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The engine's interfaces to the outside. `agents` provides a file journal and a local verifier; `webapp` provides Postgres and the queue."""
+"""The engine's interfaces to the outside world. `agents` provides a file journal and a local verifier; `webapp` provides Postgres and the queue."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class VerifierPort(Protocol):
     """Runs jobs for one run. `key` is the effect's journal key. A repeated call with the same key must not run the job twice.
 
     The port, or the verifier behind it, appends `verification.queued`, `verification.stage` and `verification.finished` to the run's trace, under
-    `span`. The last of these names the artefact that contains the report or profile.
+    `span`. The last of these contains a reference to the artefact with the report or profile.
 
     A port may also have `async def describe() -> dict`, which returns known figures of the device for the plan (`threads`, `device_name`,
     `multiprocessors`, `l2_bytes`, `capability`, `bandwidth_gbs`, ... as read by `DeviceFigures.of`), and `async def missing() -> str`, which says why
@@ -76,7 +76,7 @@ class KnownModels(Protocol):
 
 
 class ModelPort(KnownModels, Protocol):
-    """Sends requests to language models, by profile name (`agents.llm`).
+    """Sends requests to language models, which are identified by profile name (`agents.llm`).
 
     A port may also have `def keeps(profile) -> bool`, which says whether requests to the profile stay pending across interruptions. Such a request is
     sent again verbatim, even if notes have arrived in the meantime.

@@ -141,7 +141,7 @@ class Summary(BaseModel):
     candidates: list[CandidateRow] = []
     verifications: list[VerificationRow] = []
     decisions: list[Decision] = []
-    ways: list[WayRow] = []  # the branches of a workflow that explores several concurrently
+    ways: list[WayRow] = []  # the branches of a workflow that explores more than one at a time
     tree: TreeChanged | None = None  # the latest state of the decision tree
     reference_timeline: ArtefactRef | None = None
     reference_profile: ArtefactRef | None = None
@@ -155,7 +155,7 @@ class Summary(BaseModel):
     last_seq: int = 0
     _spans: dict[str, SpanRow] = PrivateAttr(default_factory=dict)
     _jobs: dict[str, VerificationRow] = PrivateAttr(default_factory=dict)
-    queued_at: dict[str, str] = {}  # time at which each job's current attempt was queued or began, by key
+    queued_at: dict[str, str] = {}  # time at which each job's current attempt was queued or began, keyed by effect key
 
     def candidate(self, number: int | None) -> CandidateRow | None:
         return next((c for c in self.candidates if c.number == number), None)

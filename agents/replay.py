@@ -31,19 +31,19 @@ class TraceDiverged(RuntimeError):
 
 
 class Replay:
-    """The contents of the journal at the start of the engine, and the results of effects, including those from this session."""
+    """The contents of the journal when the engine starts, and the results of effects, including those from this session."""
 
     def __init__(self, events: Sequence[Event] = ()):
         self._void = void(events)
-        self.finished: dict[str, VerificationFinished] = {}  # finished verifications by key
-        self.effects: dict[str, EffectCompleted] = {}  # completed effects by key
-        self.messages: dict[str, str] = {}  # text streamed so far, by message
-        self.replied: dict[str, LlmCompleted] = {}  # replies by key
-        self.asked: dict[str, LlmRequested] = {}  # requests without a reply, by key
-        self.plans: dict[int, PlanEdited] = {}  # edited plans by seq
+        self.finished: dict[str, VerificationFinished] = {}  # finished verifications, keyed by effect key
+        self.effects: dict[str, EffectCompleted] = {}  # completed effects, keyed by effect key
+        self.messages: dict[str, str] = {}  # text streamed so far, keyed by message
+        self.replied: dict[str, LlmCompleted] = {}  # replies, keyed by effect key
+        self.asked: dict[str, LlmRequested] = {}  # requests without a reply, keyed by effect key
+        self.plans: dict[int, PlanEdited] = {}  # edited plans, keyed by seq
         self._resumed = 0  # seq of the last control.requested event that resumed the run
         self._order: dict[str, deque[Event]] = defaultdict(deque)
-        self._furthest: dict[str, int] = {}  # number of the last effect begun, by span
+        self._furthest: dict[str, int] = {}  # number of the last effect begun, keyed by span
         for event in events:
             self.absorb(event)
             if event.kind not in BESIDE:

@@ -48,7 +48,7 @@ PATIENCE = 2.0  # after this many seconds without an event, a reply no longer wa
 
 
 class NotReplayable(ValueError):
-    """Raised for a trace that cannot be replayed. The message says why."""
+    """Raised if a trace cannot be replayed. The message says why."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class RecordedModels:
         self.problem = ""
 
     def known(self, profile: str) -> bool:
-        return True  # all recorded profiles were known at recording time
+        return True  # every profile in the recording was known when it was made
 
     def estimate(self, profile: str, request: Request) -> dict[str, float]:
         mark = fingerprint(request)
@@ -225,7 +225,7 @@ class RecordedVerifier:
 
 
 class Effects:
-    """The small effects of the recorded run, by name and in order: results from documents and from earlier runs."""
+    """The small effects of the recorded run, by name and in order: results of looking up documents and earlier runs."""
 
     def __init__(self, events: Sequence[Event]):
         self._values: dict[str, deque[Any]] = defaultdict(deque)

@@ -89,7 +89,7 @@ class Engine:
         split: Split | None = None,  # benchmark that is being scored, so nothing from it may be recalled; null: only this task
     ):
         self.journal, self.verifier, self._settings = journal, verifier, settings
-        self._former: list[tuple[int, Settings]] = []  # earlier settings of a forked run, each with the seq of the fork that ended them
+        self._former: list[tuple[int, Settings]] = []  # earlier settings of a forked run, each with the seq of the fork that replaced them
         self.task_source, self.task_name, self.program_source = task_source, task_name, program_source
         self.roles, self.models, self.on_pause = roles, models, on_pause
         self.library, self.inspirations, self.experience, self.split = library, inspirations, experience, split
@@ -134,8 +134,8 @@ class Engine:
         return Span(self, path, title, agent)
 
     async def parallel(self, *calls: Coroutine[Any, Any, T]) -> list[T | OutOfBudget]:
-        """Runs workers concurrently, each with its own spans, until all have ended. If the budget refused a worker, its result is the `OutOfBudget`
-        exception. Any other exception cancels the remaining workers and is raised."""
+        """Runs workers concurrently, each with its own spans, until all have ended. If the budget refused one of a worker's calls, the worker's
+        result is the `OutOfBudget` exception. Any other exception cancels the remaining workers and is raised."""
         tasks = [asyncio.ensure_future(_refusable(call)) for call in calls]
         try:
             return list(await asyncio.gather(*tasks))
@@ -233,7 +233,8 @@ class Engine:
     # the journal
 
     async def append(self, events: Sequence[NewEvent]) -> list[Event]:
-        """Appends atomically. If a cancellation arrives during an append, waits for the append, so that the engine always knows what was written."""
+        """Appends atomically. If a cancellation arrives during an append, waits for the append to finish, so that the engine's state always matches
+        what was written."""
         task = asyncio.ensure_future(self._append(events))
         try:
             return await asyncio.shield(task)
@@ -407,7 +408,7 @@ class Engine:
 
 
 def all_of(done: Sequence[T | OutOfBudget]) -> list[T]:
-    """Returns the results of the workers of `Engine.parallel`. Raises the first `OutOfBudget` among them."""
+    """Returns the results of the workers run by `Engine.parallel`. Raises the first `OutOfBudget` among them."""
     given: list[T] = []
     for outcome in done:
         if isinstance(outcome, OutOfBudget):

@@ -37,10 +37,10 @@ class Settings(BaseModel):
     precision: Precision = "fp32-strict"
     mode: Mode = "train"
     target: float | None = Field(default=None, gt=0)  # stop when the lower bound of the speedup over eager reaches this value
-    tier: Tier = "full"  # tier used by the "verify" workflow; "quick" compares only with eager and does not count as a result
+    tier: Tier = "full"  # tier used by the "verify" workflow; "quick" compares the program only with eager and does not count as a result
     workers: int = Field(default=4, ge=1, le=MOST_WORKERS)  # programs written and verified concurrently, in workflows that support it
     profiles: Literal["all", "winner", "none"] = "all"  # profile the reference and every program that passed, or only the winner, or nothing
-    winner: Literal["fastest", "own-kernels"] = "fastest"  # own-kernels: the fastest program in the class custom or mixed, if one passed
+    winner: Literal["fastest", "own-kernels"] = "fastest"  # own-kernels: the fastest program in the custom or mixed class, if one passed
     review_plan: bool = False  # wait after the first plan until a person has read it
     budget: Budget = Budget()
     seed: int = 0

@@ -63,7 +63,7 @@ class Done:
 
 class Span:
     """A span, used as `async with run.span(path, title) as span`. Everything inside a span is sequential, so its events and effects can be
-    counted."""
+    numbered."""
 
     def __init__(self, run: Engine, path: str, title: str, agent: Agent = "engine"):
         self.run, self.path, self.title, self.agent = run, path, title, agent

@@ -1,8 +1,8 @@
 """Stopping rules shared by all workflows: the target, the floor, a plateau. The budget ends a search separately, through `OutOfBudget`.
 
-A plateau is handled in two steps. After `patience` programs without a gain, the methods must come from a different family of strategies than those
-that yielded no gain (`families_to_leave`, which verifiers read before they advise). The search ends after twice as many programs, or if the advice
-stays within those families. These rules are based on published work: KernelArc switches families on a plateau, and SOL-ExecBench's runs stop near the
+A plateau is handled in two steps. After `patience` programs without a gain, methods must come from a different family of strategies from those that
+yielded no gain (`families_to_leave`, which verifiers read before they advise). The search ends after twice as many programs, or if the advice stays
+within those families. These rules are based on published work: KernelArc switches families on a plateau, and SOL-ExecBench's runs stop near the
 floor.
 """
 
@@ -41,7 +41,7 @@ def enough(run: Engine, situation: Situation) -> str | None:
     if target is not None and low >= target:
         return f"The target of {target:g}x is reached: the lower bound of candidate {best.number} is {low:.2f}x."
     reached = fraction_of_floor(situation, best)
-    if reached is not None and NEAR_FLOOR <= reached <= 1 / FLOOR_BEATEN:  # a floor that a program clearly beats is wrong
+    if reached is not None and NEAR_FLOOR <= reached <= 1 / FLOOR_BEATEN:  # a floor that a program clearly beats must be wrong
         return f"Candidate {best.number} is at {100 * reached:.0f} % of the floor: no worthwhile gain is left."
     return None
 
@@ -61,8 +61,8 @@ def floor_ms(situation: Situation, attempt: Attempt) -> float | None:
 
 
 def plateau(situation: Situation, advice: Advice | None = None, *, patience: int = PATIENCE) -> str | None:
-    """Returns the reason why the search counts as being on a plateau, or None if it does not. If there is advice that leaves the families without
-    gains, the search may continue for another `patience` programs."""
+    """Returns the reason why the search is considered to be on a plateau, or None if it is not. If the advice leads away from the families that
+    yielded no gain, the search may continue for another `patience` programs."""
     flat = since_last_gain(situation.attempts)
     if len(flat) < patience:
         return None

@@ -1,4 +1,4 @@
-"""Detects a program that merely returns the task, that is, the same code apart from names, comments, docstrings and annotations."""
+"""Detects a program that merely returns the task, that is, one with the same code apart from names, comments, docstrings and annotations."""
 
 from __future__ import annotations
 

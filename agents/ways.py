@@ -22,7 +22,7 @@ class WayRow(BaseModel):
 
     @property
     def stands(self) -> str:
-        """Returns the branch's state in a word or two."""
+        """Describes the branch's state in a word or two."""
         return "leads" if self.leads else "ended" if self.ended else "goes on"
 
 

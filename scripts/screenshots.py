@@ -1,7 +1,8 @@
 """`make screenshots` starts a temporary installation with the real H200 runs of examples/traces and saves every page as docs/screenshots/*.png.
 
-Each page is shown light and dark at 1440 px, some also at 390 px. The images are reduced to a palette (Pillow) and take up at most 6 MB in total. The
-command stops with an explanation if the installation does not start, a page responds with an error, or the console is not empty.
+Each page is captured in the light and dark themes at 1440 px, and some pages also at 390 px. The images are reduced to a palette (Pillow) and take up
+at most 6 MB in total. The command stops with an explanation if the installation does not start, a page responds with an error, or the console is not
+empty.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class Api:
 
 
 def retry_after(response: httpx.Response) -> float | None:
-    """Returns the number of seconds to wait before repeating the call, because of a rate limit or a server that is restarting."""
+    """Returns the number of seconds to wait before repeating the call, as required by a rate limit or a server that is restarting."""
     if response.status_code not in (429, 502, 503, 504):
         return None
     try:

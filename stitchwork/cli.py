@@ -27,7 +27,7 @@ EXITS = {"improved": DONE, "matched": DONE, "failed": NOT_PASSED, "out_of_budget
 
 
 class Unusable(Exception):
-    """Raised for arguments that cannot be used. The message says what to do."""
+    """Raised if the arguments cannot be used. The message says what to do."""
 
 
 class Left(Exception):

@@ -1,4 +1,4 @@
-"""Prints a run's events as lines for a terminal: who said what, and which programs were tried with what result."""
+"""Prints a run's events as lines for a terminal: who said what, and which programs were tried and with what result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Conversation:
         self.terminal = terminal
         self.outcome: str | None = None
         self.paused = ""
-        self._texts: dict[str, str] = {}  # text streamed so far, by message
+        self._texts: dict[str, str] = {}  # text streamed so far, keyed by message
 
     def show(self, event: Event) -> None:
         handler = HANDLERS.get(event["kind"])

@@ -23,7 +23,7 @@ class Check:
 
 
 def examine() -> list[Check]:
-    """Returns the checks in the order of their dependencies. Checks that cannot be made are left out."""
+    """Returns the checks in the order of their dependencies. Checks that cannot be performed are left out."""
     checks = [_mcp()]
     try:
         login = read_login()

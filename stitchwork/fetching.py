@@ -22,7 +22,7 @@ class Damaged(Exception):
 
 
 def fetch(api: Api, run: str, folder: Path, *, trace: bool = True, say: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
-    """Writes the run into `folder`. Returns what was written, by name. A repeated call continues where the previous one stopped."""
+    """Writes the run into `folder`. Returns what was written, keyed by name. A repeated call continues where the previous one stopped."""
     detail = api.get(f"/runs/{run}")
     folder.mkdir(parents=True, exist_ok=True)
     written: dict[str, Any] = {"run": detail["id"], "folder": str(folder), "state": detail["state"], "outcome": detail["outcome"]}

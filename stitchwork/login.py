@@ -21,7 +21,7 @@ class NoLogin(Exception):
 class Login:
     url: str  # without a trailing slash
     token: str
-    source: str  # the source of the login, as shown to people
+    source: str  # where the login came from, as shown to people
 
 
 def kept_at() -> Path:

@@ -1,4 +1,4 @@
-"""Text output for a terminal: colours if it is one, tables, and protection against control characters in untrusted text."""
+"""Text output: colours if the stream is a terminal, tables, and protection against control characters in untrusted text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import IO
 
 CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
-# Control characters, the C1 set and marks that change the writing direction, because text from models is printed on people's terminals.
+# Control characters, the C1 set and marks that change the writing direction. Text from models is printed on people's terminals, so they are removed.
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -33,7 +33,7 @@ class Terminal:
         return f"\x1b[{';'.join(CODES[style] for style in styles)}m{text}\x1b[0m"
 
     def line(self, text: str = "") -> None:
-        """Prints a line. `text` may contain colours; untrusted text in it must already be cleaned."""
+        """Prints a line. `text` may contain colours; untrusted text in it must already have been cleaned."""
         self._wipe()
         print(text, file=self.stream, flush=True)
 

@@ -9,7 +9,7 @@ from stitchwork.terminal import clean
 
 Result = dict[str, Any]
 
-MOST_LINES = 12  # maximum number each of problems, findings and trials
+MOST_LINES = 12  # maximum number of problems that are listed, and likewise of findings and of trials
 LONGEST_MESSAGE = 600
 LONGEST_OUTPUT = 2000
 

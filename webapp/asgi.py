@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from django.core.asgi import get_asgi_application
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # pages compute little, so the threads would only wait for each other
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # pages do little computation, so extra threads would only wait for one another
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.settings")
 pages = get_asgi_application()  # sets up Django; everything that imports models must come after it
 

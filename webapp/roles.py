@@ -35,7 +35,7 @@ VERIFIER_ALSO = (
     "UPDATE (verification_id) ON runs_candidate",
     "UPDATE (device_name) ON diffs_measureddiff",
     "UPDATE ON runs_verification, tasks_tryout, diffs_measuredhunk",
-    "UPDATE (job_id) ON procrastinate_periodic_defers",  # done by the trigger on deleted jobs
+    "UPDATE (job_id) ON procrastinate_periodic_defers",  # needed by the trigger on deleted jobs
 )
 # Row policies for cases in which table privileges are too coarse. They don't apply to the owner of the tables or to roles with BYPASSRLS (web,
 # orchestrator).

@@ -20,8 +20,8 @@ from compiler.planning.knobs import Number, numbers, rank
 
 GROUPS = 3  # number of generated kernels whose choices are varied: those that move the most bytes
 
-# Each row is (name, values, catalogue strategy, kernel styles that it can change). If the last field is empty, the axis can change all styles. A
-# number that represents a strategy carries the strategy's name.
+# Each row is (name, values, catalogue strategy, kernel styles that it can change). If the last field is empty, the axis applies to all styles. A
+# number that implements a strategy carries that strategy's name.
 CUDA: tuple[tuple[str, tuple[int, ...], str, tuple[str, ...]], ...] = (
     ("warp-row", (0, 1), "warp-per-row", ("rows", "split")),
     ("parallel-split", (0, 1), "parallel-split", ("rows",)),
@@ -105,7 +105,7 @@ def candidates(plan: CompilerPlan, task_source: str) -> Iterator[Axis]:
     groups = [group.id for group in sorted(plan.own, key=lambda group: -group.bytes)[:GROUPS]]
     offered = {(number.name.rpartition(".")[2], group): number for number in numbers(plan, task_source, Options()) for group in number.groups}
     shapes = shapes_of(plan, groups)
-    few = 3 if len(groups) > 1 else 8  # values per number; with several kernels, a few are enough
+    few = 3 if len(groups) > 1 else 8  # values per number; if there are several kernels, a few values are enough
     table = CUDA if kind == "cuda" else CPU
     for name, values, strategy, styles in table:
         for group in groups:
@@ -133,7 +133,7 @@ def around(number: Number) -> list[int]:
 
 
 def shapes_of(plan: CompilerPlan, groups: list[str]) -> dict[str, Shape]:
-    """Returns how the kernels of fused loops run. Groups whose kernels a family generates have no such style."""
+    """Returns how each fused-loop kernel runs, keyed by group. Kernels that a kernel family generates are left out."""
     found: dict[str, Shape] = {}
     if plan.graph is None:
         return found
@@ -157,7 +157,8 @@ def options_at(axes: tuple[Axis, ...] | list[Axis], values: tuple[int, ...]) -> 
 
 
 class Printed:
-    """Caches programs by the choices that differ from the compiler's own, so that trying another axis generates only new programs."""
+    """Caches programs, keyed by the choices that differ from the compiler's own, so that trying another axis generates only programs not yet in the
+    cache."""
 
     def __init__(self, plan: CompilerPlan, task_source: str):
         self.plan, self.task_source = plan, task_source

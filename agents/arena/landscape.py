@@ -25,7 +25,7 @@ Point = tuple[int, ...]  # for each axis, an index into its values
 
 
 class LandscapeError(ValueError):
-    """Raised for a file that is not a landscape or a landscape that cannot be played. The message says what to do."""
+    """Raised if a file is not a landscape or if a landscape cannot be played. The message says what to do."""
 
 
 @dataclass(frozen=True)

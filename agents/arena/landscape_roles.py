@@ -179,8 +179,8 @@ class LandscapeCoder(Player):
         return self.landscape.index(point)
 
     def _repaired(self, parent: Attempt) -> Written:
-        """Returns a repair based on the report. Once understood, a fault stays fixed for the rest of the run. If the program fails in the table
-        itself, the change is undone."""
+        """Returns a repair based on the report. Once understood, a fault stays fixed for the rest of the run. If the table itself lists the program
+        as failing, the change is undone."""
         written: Written = parent.edit.options
         draw = self.hand.draw()
         if written.fault:

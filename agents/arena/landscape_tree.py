@@ -1,5 +1,4 @@
-"""The simulated model's scripts for a decision tree. They are generated with the same specified knowledge as its ideas and its responses to a
-diagnosis.
+"""The simulated model's scripts for a decision tree. They draw on the same specified knowledge as the model's ideas and its responses to a diagnosis.
 
 The promises in a script contain no information about the times in the table: each is drawn at random around PROMISE. As elsewhere, the model's
 knowledge shows in the changes that it proposes.

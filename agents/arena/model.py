@@ -1,7 +1,7 @@
 """A simulated language model for landscapes. This module specifies the quality of its proposals, its errors, and the cost of its calls.
 
 A workflow learns the landscape's times only through the verifier. The simulated model is better than chance because of `insight` (its changes address
-the diagnosis) and `foresight` (of two changes that it considers, it prefers the one that is really better). These two numbers specify the model's
+the diagnosis) and `foresight` (it considers two changes and prefers the one that is actually better). These two numbers specify the model's
 knowledge.
 """
 
@@ -23,7 +23,7 @@ class Quality:
 
     name: str
     insight: float  # probability that a change addresses the diagnosed bottleneck, if any change does
-    foresight: float  # probability that, of two considered changes, the one that is really better is proposed
+    foresight: float  # probability that the better of two considered changes is proposed
     family_fault: float  # probability, per choice, that programs with it fail until it is repaired in this run; a plain retry does not help
     program_fault: float  # probability, per program, that it fails until it is repaired
     repair: float  # probability that a repair based on the report's evidence removes the fault

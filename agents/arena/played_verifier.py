@@ -53,7 +53,7 @@ class PlayedVerifier:
     def __init__(self, landscape: Landscape, journal: Journal, seed: int):
         self.landscape, self.journal = landscape, journal
         self._draw = random.Random(seed * 2)
-        self._beside = random.Random(seed * 2 + 1)  # separate random stream for the rivals against which programs are timed
+        self._beside = random.Random(seed * 2 + 1)  # separate random stream for the rivals that programs are timed against
         self.engine: Engine | None = None
         self.seconds = 0.0
         self.log: list[Verified] = []

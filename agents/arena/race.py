@@ -1,8 +1,8 @@
 """Runs workflows on landscapes. The engine and the workflows are real, the model is simulated, and times come from a table. Each workflow runs with
 many seeds.
 
-One play is one run, identified by (landscape, workflow, seed). A play takes milliseconds, so a race can use a thousand seeds and tell apart workflows
-that a hundred seeds cannot.
+One play is one run, identified by (landscape, workflow, seed). A play takes milliseconds, so a race can use a thousand seeds and distinguish
+workflows that a hundred seeds could not tell apart.
 """
 
 from __future__ import annotations

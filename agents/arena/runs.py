@@ -46,7 +46,8 @@ class Contest:
 
     @property
     def split(self) -> Split:
-        """Returns the split that contains the contest's tasks. They are being scored, so nothing learned on one task may help with another."""
+        """Returns the split that contains the contest's tasks. These tasks are being scored, so nothing learned on one of them may help with
+        another."""
         return Split(tasks=frozenset(sha256(source) for source in self.tasks.values()))
 
     def plain(self) -> dict[str, Any]:

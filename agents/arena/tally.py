@@ -22,7 +22,7 @@ class Tally:
     rows: list[Row] = field(default_factory=list)
     by_call: list[float] = field(default_factory=list)
     by_program: list[float] = field(default_factory=list)
-    near_calls: list[int] = field(default_factory=list)  # number of calls that plays needed to come within 5 % of the best
+    near_calls: list[int] = field(default_factory=list)  # number of calls that plays needed to get within 5 % of the best
     near_programs: list[int] = field(default_factory=list)
     final_regret: float = 0.0  # regret of the play's final program
     failed: int = 0
@@ -111,8 +111,8 @@ def _add(total: list[float], curve: list[float]) -> None:
 
 
 def _median_over(values: list[int], plays: int) -> int | None:
-    """Returns the median over all plays, counting plays that never reached the target as later than all others. Returns None if the median play is
-    one of them."""
+    """Returns the median over all plays, counting plays that never reached the target as later than all others. Returns None if the median play never
+    reached it."""
     ordered = sorted(values)
     middle = (plays - 1) // 2
     return ordered[middle] if middle < len(ordered) else None

@@ -25,12 +25,12 @@ class Limit:
 
     @property
     def least(self) -> float:
-        """The smallest limit that may be set, because a budget of zero would be useless."""
+        """The smallest limit that may be set. It is above zero because a budget of zero would be useless."""
         return 1 if self.whole else SMALLEST
 
     @property
     def help(self) -> str:
-        """The description, worded so that it fits into a sentence of a command's help."""
+        """The description, worded to fit into a sentence of a command's help text."""
         return self.says[0].lower() + self.says[1:].rstrip(".")
 
     def field(self) -> Any:

@@ -1,7 +1,7 @@
 """The workflows as seen by the rest of the program, with one record each. Their implementations are in `agents.workflows`, under the same names.
 
-To add a workflow, write its record here and its function in a module of `agents.workflows`, then run `python -m agents.choices` for the generated
-parts.
+To add a workflow, write its record here and its function in a module of `agents.workflows`, then run `python -m agents.choices` to update the
+generated parts.
 """
 
 from __future__ import annotations

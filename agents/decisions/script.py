@@ -1,8 +1,9 @@
-"""The scripts with which a model edits the tree, and their validation. An operation that breaks a rule is left out with an explanation, and the rest
+"""The scripts that a model uses to edit the tree, and their validation. An operation that breaks a rule is left out with an explanation, and the rest
 of the script is kept.
 
 The rest is kept because a script costs a model call, its operations are mostly independent, and a single mistake should not discard good ideas.
-Operations that depend on an omitted one are left out too. A script for another revision is rejected entirely because it refers to a different tree.
+Operations that depend on an omitted one are left out too. A script for a different revision is rejected entirely, because it refers to a different
+tree.
 """
 
 from __future__ import annotations
@@ -37,8 +38,7 @@ class Stated(Strict):
     _data: Any = PrivateAttr(default=None)
 
     def carrying(self, data: Any) -> Self:
-        """Returns a copy with the author's internal representation. Used only by authors other than models, because their scripts are not read from
-        JSON."""
+        """Returns a copy with the author's internal representation. Used only by authors other than models, whose scripts are not read from JSON."""
         self._data = data
         return self
 
@@ -139,7 +139,7 @@ class _Work:
         self.added = 0
 
     def read(self, at: int, raw: Any) -> Add | Refine | Split | Drop | None:
-        """Returns the operation. If it is malformed, records a sentence and returns None."""
+        """Returns the operation. If it is malformed, records an explanation and returns None."""
         try:
             operation = _OPERATION.validate_python(raw)
         except ValidationError as error:

@@ -1,8 +1,8 @@
 """A decision tree. Open nodes are ideas, closed nodes have programs, and the children of a node are changes to its program.
 
 The root is the task's original model. All children of an open node are open and wait until it has a program. Scripts change the tree
-(`agents.decisions.script`), and so do results (`settled`, `given_up`). Each change creates a new revision, so a script can state which tree its
-author has seen.
+(`agents.decisions.script`), and so do results (`settled`, `give_up`). Each change creates a new revision, so a script can state which tree its author
+has seen.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ class Tree:
         self.revision += 1
 
     def carry_over(self, node: Node) -> list[Node]:
-        """Moves untried siblings under a node that brought a gain. Siblings with different strategies can be combined with it; those with the same
-        strategies are alternatives and stay. Nodes directly under the root also stay, because whole programs are alternatives to each other. Returns
-        the nodes that moved."""
+        """Moves untried siblings under a node that yielded a gain. Siblings with different strategies can be combined with it; those with the same
+        strategies are alternatives to it and stay where they are. Nodes directly under the root also stay, because whole programs are alternatives to
+        each other. Returns the nodes that moved."""
         if node.parent == ROOT:
             return []
         beside = [other for other in self.children(node.parent or ROOT) if other.state == "open" and not other.tries and other.strategies]

@@ -85,7 +85,7 @@ def _node(view: View, node: Node, before: Belief | None) -> TreeNode:
 
 
 def fitting(nodes: Sequence[TreeNode], room: int) -> list[TreeNode]:
-    """Returns as many nodes as fit. Closed leaves are dropped first, from the slowest on, because nothing depends on them."""
+    """Returns as many nodes as fit. Closed leaves are dropped first, starting with the slowest, because nothing depends on them."""
     kept = list(nodes)
     size = {node.id: _bytes(node) for node in kept}
     while sum(size[node.id] for node in kept) > room:

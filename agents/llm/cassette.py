@@ -1,7 +1,7 @@
 """Recordings of exchanges, one JSON line each, which are looked up by the content of the request.
 
-Identical requests are distinguished by their journal keys. If that is not enough, their order decides: the n-th request gets the n-th reply recorded
-for it.
+Identical requests are distinguished by their journal keys and then by their profiles. If neither tells them apart, the n-th request gets the n-th
+recorded reply.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agents.llm.recalling import recall
 from agents.payloads import LlmCompleted, LlmRequested, artefact
 
 if TYPE_CHECKING:
-    from agents.ports import Journal  # imported late, because this module imports the messages of this package
+    from agents.ports import Journal  # for type checking only, because `agents.ports` imports this package's `messages`
 
 VERSION = 1
 
@@ -56,8 +56,8 @@ class Cassette:
         self.exchanges: list[Exchange] = []
         self._by_request: dict[str, list[Exchange]] = defaultdict(list)
         self._state: tuple[int, int] | None = None  # the file's size and modification time when it was last read
-        self._played: dict[tuple[str, str], Exchange] = {}  # exchanges by run and key; a repeated request gets the same reply
-        self._used: dict[str, set[int]] = defaultdict(set)  # indices of the equal exchanges already played, by run and fingerprint
+        self._played: dict[tuple[str, str], Exchange] = {}  # exchanges, keyed by run and key; a repeated request gets the same reply
+        self._used: dict[str, set[int]] = defaultdict(set)  # indices of the equal exchanges already played, keyed by run and fingerprint
         self.refresh()
 
     def refresh(self) -> None:

@@ -19,7 +19,7 @@ from agents.llm.server import Server
 QUESTION = Request(
     messages=[Message(role="system", content="You answer with one word."), Message(role="user", content="What is the opposite of slow?")],
     purpose="check",
-    max_tokens=2048,  # enough for a reasoning model to think
+    max_tokens=2048,  # enough tokens for a reasoning model to think
 )
 SHOWN = 60  # maximum number of characters of the reply
 

@@ -38,7 +38,7 @@ class Fault(Exception):
 
 
 def broken(message: str) -> Fault:
-    """Returns the fault for a stream or connection that ended too early; only time was lost."""
+    """Returns the fault for a stream or connection that ended prematurely; nothing but time was lost."""
     return Fault("unreachable", message, "check that the server is up and reachable from here", again=True)
 
 

@@ -15,7 +15,7 @@ WINDOW = 60.0
 
 
 class Place:
-    """One request's share of a minute; call `correct` once the server has reported the actual number of tokens."""
+    """One request's share of a minute's capacity; call `correct` once the server has reported the actual number of tokens."""
 
     def __init__(self, at: float, tokens: int):
         self.at, self.tokens = at, tokens

@@ -22,7 +22,7 @@ from agents.llm.errors import Asked, ModelFailure
 from agents.llm.messages import Delta, Reply, Request
 
 POLL_SECONDS = 1.0
-LOOKS = 2  # number of times that an existing reply is checked, because a file counts only once it has stopped growing
+LOOKS = 2  # number of times an existing reply is checked, because a file counts only once it has stopped growing
 LONGEST_REPLY = 4 << 20  # bytes
 REPLY_ENDS = (".reply.md", ".reply.txt")
 

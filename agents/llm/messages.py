@@ -21,7 +21,7 @@ class Request(BaseModel):
 
     messages: list[Message] = Field(min_length=1)
     purpose: str = ""
-    max_tokens: int = Field(default=16_384, ge=1)  # limit for the reply, including reasoning
+    max_tokens: int = Field(default=16_384, ge=1)  # limit on the reply, including reasoning
     temperature: float | None = Field(default=None, ge=0)  # None: use the profile's value if it has one, otherwise the server's
 
 

@@ -1,4 +1,4 @@
-"""All models that this process knows, by profile name; implements `agents.ports.ModelPort`."""
+"""All models that this process knows, keyed by profile name; implements `agents.ports.ModelPort`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agents.llm.tokens import estimate_input, usage_of
 
 
 class Models:
-    """All models by profile name. Rereads the profiles file whenever it has changed, so that a run that paused because of a faulty profile can resume
+    """All models, keyed by profile name. The profiles file is reread whenever it changes, so a run that paused because of a faulty profile can resume
     once the file is fixed.
 
     `environment` is searched for keys at each call, so pass `os.environ` itself. If the file is missing or unusable, there are no models, and both
@@ -48,7 +48,7 @@ class Models:
         return profiles_file(self.environment)
 
     def profiles(self) -> dict[str, Any]:
-        """Returns all profiles by name; the result is empty if the file has a `problem`."""
+        """Returns all profiles, keyed by name; the result is empty if the file has a `problem`."""
         path = self.file
         try:
             found = path.stat() if path else None

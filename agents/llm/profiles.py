@@ -71,8 +71,8 @@ class ServerProfile(_Table):
     model: str = Field(min_length=1)
     api_key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")  # null: the server requires no key
     temperature: float | None = Field(default=None, ge=0)
-    max_tokens: int | None = Field(default=None, ge=1)  # upper limit for the length of a reply, even if a request specifies more
-    context_tokens: int | None = Field(default=None, ge=1)  # limit for prompt and reply together; None: known only to the server
+    max_tokens: int | None = Field(default=None, ge=1)  # upper limit on the length of a reply, even if a request specifies more
+    context_tokens: int | None = Field(default=None, ge=1)  # limit on prompt and reply together; None: known only to the server
     prices: Prices | None = None
     limits: Limits = Limits()
     body: dict[str, Any] = Field(default_factory=dict)  # additional request fields, such as reasoning_effort
@@ -151,7 +151,7 @@ def profiles_file(environment: Mapping[str, str]) -> Path | None:
 
 
 def read_profiles(path: Path) -> dict[str, Any]:
-    """Returns profiles by name. Raises `ProfilesUnusable` with a list of all problems in the file."""
+    """Returns the profiles, keyed by name. Raises `ProfilesUnusable` with a list of all problems in the file."""
     try:
         text = path.read_bytes().decode()
     except FileNotFoundError:
@@ -202,7 +202,7 @@ def _read(tables: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     for name, profile in profiles.items():
         record = getattr(profile, "record", None)
         dead = record is not None and (record not in profiles or profiles[record].kind == "cassette")
-        if dead and not problems:  # otherwise, the profile that it names may be one of the faulty ones
+        if dead and not problems:  # otherwise, the profile it names may be one of the faulty ones
             problems.append(f"[profiles.{name}], key record: {record!r} is not another profile that can be asked; name one that is not a cassette")
     return profiles, problems
 

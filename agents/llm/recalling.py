@@ -8,7 +8,7 @@ from agents.llm.messages import Reply
 from agents.payloads import LlmCompleted, artefact
 
 if TYPE_CHECKING:
-    from agents.ports import Journal  # imported late, because this module imports the messages of this package
+    from agents.ports import Journal  # for type checking only, because `agents.ports` imports this package's `messages`
 
 
 async def recall(journal: Journal, done: LlmCompleted) -> Reply:

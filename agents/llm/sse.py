@@ -22,7 +22,7 @@ class EventStream:
         self._size = 0
 
     def feed(self, data: bytes, final: bool = False) -> list[str]:
-        """Returns the `data` of each event that is now complete. `final`: the connection has ended, so an event that only lacks its blank line counts
+        """Returns the `data` of each event that is now complete. `final`: the connection has ended, so an event that lacks only its blank line counts
         as complete."""
         text = self._decoder.decode(data, final)
         if self._after_cr and text:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from agents.roles.situation import Situation
     from agents.span import Span
 
-Numbers = dict[str, int]  # numbers by knob
+Numbers = dict[str, int]  # numbers, keyed by knob
 SIDE_BY_SIDE = 2  # a program and its parent are timed alternately; previously, each was timed separately against eager
 MOST_KERNELS = 5000  # maximum number of kernels per device; the oldest are dropped
 
@@ -36,7 +36,7 @@ class Experience(BaseModel):
 
     gains: int = 1  # how the gains were measured: `SIDE_BY_SIDE`, or an earlier method
     tasks: dict[str, dict[str, Record]] = {}  # strategy records by the sha of the task's source
-    tuned: dict[str, Numbers] = {}  # numbers by kernel fingerprint
+    tuned: dict[str, Numbers] = {}  # numbers, keyed by kernel fingerprint
 
 
 class Recalled(BaseModel):
@@ -74,7 +74,7 @@ class FolderExperience:
 
     async def recall(self, device_model: str, kernels: list[str], exclude: Split) -> Recalled:
         known = self._read(device_model)
-        # The suite to which a task belongs is not known here, so nothing is recalled from any task while a suite is being scored.
+        # A task's suite is not known here, so nothing is recalled from any task while a suite is being scored.
         records = joined(*(records for task, records in known.tasks.items() if not exclude.suites and not exclude.holds(task)))
         return Recalled(records=records, tuned={kernel: known.tuned[kernel] for kernel in kernels if kernel in known.tuned})
 

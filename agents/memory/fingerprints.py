@@ -14,7 +14,7 @@ TELLING = re.compile(
 )
 CAMEL_ERROR = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Warning)\b")
 
-# The order matters: each pattern sees the text as left by the previous ones.
+# The order matters: each pattern is applied to the output of the previous one.
 REPLACED: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\x1b\[[0-9;]*m"), ""),  # terminal colours
     (re.compile(r"(?<![\w.])(?:[A-Za-z]:)?(?:[\\/][\w.+@~-]+)+[\\/]([\w.+@~-]+)"), r"\1"),  # only the last part of a path is kept

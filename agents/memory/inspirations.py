@@ -205,7 +205,8 @@ class FolderInspirations:
 
     @staticmethod
     def _of(trace: Path) -> list[Inspiration]:
-        """Returns the improvements of one run, or none if it is in progress or cannot be read, because one run must not stop another."""
+        """Returns the improvements of one run. Returns none if the run is in progress or cannot be read, so that one bad run does not stop the
+        others."""
         try:
             data = trace.read_bytes()
             events = parse_lines(data[: data.rfind(b"\n") + 1].splitlines())

@@ -12,7 +12,7 @@ from typing import Any
 from agents.memory.fingerprints import fingerprint
 from agents.roles.situation import Attempt, Situation
 
-GAIN = 1.02  # required gain over the parent; a smaller one is within the noise of a quick verification
+GAIN = 1.02  # required gain over the parent; anything smaller is within the noise of a quick verification
 LOSS = 0.98
 SHOWN = 8  # maximum number of lines of each kind in a digest
 SAMPLE_CHARACTERS = 300
@@ -82,7 +82,7 @@ class Memory:
         return cls(_failures(attempts), _tries(attempts, situation), _lineages(attempts))
 
     def failed(self, strategy: str, where: str = "") -> Try | None:
-        """Returns the try of this method in this place if it did not pay off, and None otherwise."""
+        """Returns the previous try of this method in this place if it did not pay off, and None otherwise."""
         return next((t for t in self.tries if t.strategy == strategy and t.where == where and t.failed), None)
 
     def known(self, status: str, message: str) -> Failure | None:

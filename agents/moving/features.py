@@ -25,8 +25,8 @@ STRATEGIES = (
 )  # fmt: skip
 BOTTLENECKS = ("memory", "latency", "compute", "occupancy", "launch")
 BESIDE = ("warp-per-row", "parallel-split", "row-cache", "block-size", "vectorise", "leave-to-library", "unroll", "work-per-thread")  # same group
-NEAR = 1.5  # length scale, in steps of a number, over which the result for one value predicts that for another
-SPREAD, NOISE = 0.1, 0.015  # standard deviations of the logarithm of a time: the prior one between programs, and that of one measurement
+NEAR = 1.5  # length scale, in steps of a number, within which the result for one value predicts the result for another
+SPREAD, NOISE = 0.1, 0.015  # standard deviations of the logarithm of a time: between programs (the prior), and of one measurement
 TOGETHER = 0.3  # share of the variance that is due to combinations rather than single choices
 MANY = 10.0  # scale factor for small logarithms, so that 10 % becomes 1
 STATE = len(BOTTLENECKS) + 7
@@ -61,7 +61,7 @@ class Pairs:
     own: Floats  # (pairs, features that depend on the pair alone)
     group: Ints  # index of the choice's group in the plan; -1: the whole program
     sizes: Floats  # (choices, most values) log2(value + 1)
-    kernel: Floats  # (choices, most values, most values): how well the result for one value predicts that for another
+    kernel: Floats  # (choices, most values, most values): how well the result for one value predicts the result for another
     beside: Ints  # (choices, BESIDE): the index of the choice with that strategy in the same group; -1: none
     graph: int  # index of the CUDA graph choice; -1: none
 
@@ -200,8 +200,8 @@ def _evidence(search: Search, pairs: Pairs, pair: Ints, now: Ints, targets: Ints
 
 
 def _expected(pairs: Pairs, known: Ints, logs: Floats, targets: Ints) -> tuple[Floats, Floats]:
-    """Returns, per move, the mean and standard deviation of the slowdown relative to the fastest program, from a Gaussian process over single choices
-    and all choices jointly."""
+    """Returns, per move, the mean and standard deviation of the slowdown relative to the fastest program, predicted by a Gaussian process over single
+    choices and all choices jointly."""
     level = logs.mean()
     among = _alike(pairs, known, known) + np.eye(len(known)) * NOISE**2
     to = _alike(pairs, targets, known)

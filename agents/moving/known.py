@@ -70,7 +70,7 @@ class Search:
     facts: Facts
     budget: int
     tried: list[Tried] = field(default_factory=list)
-    closed: set[int] = field(default_factory=set)  # marks of points that need no measurement: they, or points with the same program, were tried
+    closed: set[int] = field(default_factory=set)  # marks of points to skip, because they or points with the same program have been tried
 
     def add(self, tried: Tried, alike: Iterable[int] = ()) -> None:
         """Adds a program. `alike`: marks of the points that are known to generate the same program."""

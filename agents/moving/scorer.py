@@ -18,7 +18,7 @@ HEADS = ("preference", "gain")
 
 
 class NotWeights(ValueError):
-    """Raised for a file without weights for these features. The message says what to do."""
+    """Raised if a file contains no weights for these features. The message says what to do."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ VERIFIERS = "the bridge to `verifiers` needs that package (Python 3.11+, v0.4): 
 
 def trl_environment(address: str, token: str | None = None, connect: Callable[..., EnvironmentClient] = EnvironmentClient) -> type:
     """Returns a class for `GRPOTrainer(environment_factory=...)` with `reset`, the `submit_program` tool, and `get_reward`. Rows of the data set may
-    name a `problem`. A rollout that is not a sample gets the reward None, which TRL leaves out of its sum."""
+    name a `problem`. A rollout that is not a sample gets a reward of None, which TRL leaves out of its sum."""
 
     class KernelEnvironment:
         def __init__(self) -> None:

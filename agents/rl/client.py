@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-PATIENCE_SECONDS = 1800.0  # how long to wait for a place in the pool
+PATIENCE_SECONDS = 1800.0  # how long to wait for a slot in the pool
 ANSWER_SECONDS = 1800.0  # a verification in the full tier takes minutes on a busy host
 
 

@@ -63,7 +63,7 @@ class Observation(BaseModel):
     reward: float | None = None
     status: str = ""
     no_sample: str = ""  # why there is no reward: "timeout", "busy", "infrastructure", ...
-    rubric: dict[str, int] = Field(default_factory=dict)  # scores by criterion
+    rubric: dict[str, int] = Field(default_factory=dict)  # scores, keyed by criterion
     components: dict[str, Any] = Field(default_factory=dict)
     feedback: str = ""
 
@@ -93,7 +93,7 @@ class BadAction(ValueError):
 
 @dataclass(frozen=True)
 class Conditions:
-    """The settings with which every program is judged."""
+    """The settings used to judge every program."""
 
     turns: int = 1
     tier: Tier = "quick"
@@ -111,7 +111,7 @@ class Environment:
         self.problems = {problem.id: problem for problem in problems}
         self.pool, self.conditions, self.rubric = pool, conditions or Conditions(), rubric
         self.device: DeviceFigures | None = None
-        self._captured: dict[str, tuple[int | None, int | None]] = {}  # minimum bytes and operations of a task, by its source
+        self._captured: dict[str, tuple[int | None, int | None]] = {}  # minimum bytes and operations of each task, keyed by its source
 
     def choose(self, seed: int | None = None, problem: str | None = None) -> Problem:
         """Chooses a problem. The same seed always chooses the same one. Raises `BadAction` for an unknown id."""
@@ -183,7 +183,7 @@ class Episode:
         return {"episode_id": self.id, "step_count": self.turn, "problem": self.problem.id, "done": self.done, "rewards": self.rewards}
 
     async def step(self, action: Action) -> Observation:
-        """Takes a step. Raises `BadAction` for an invalid step, and `Full` if the pool has no free place; in that case the turn is still pending."""
+        """Takes a step. Raises `BadAction` for an invalid step, and `Full` if the pool has no free slot; in that case the turn is still pending."""
         if self.done:
             raise BadAction("the episode is over: reset")
         if self._busy:
@@ -255,5 +255,5 @@ def problems_of(rows: Sequence[Any]) -> list[Problem]:
 
 
 def problems_in(sources: Mapping[str, str]) -> list[Problem]:
-    """Returns problems of skill 1 from task sources by name."""
+    """Returns skill-1 problems from task sources keyed by name."""
     return [Problem(id=name, task=source) for name, source in sources.items()]

@@ -1,5 +1,5 @@
-"""A bounded pool of verifiers. If several judges share one GPU, they take turns measuring (`verifier.judge.gate`), and the others compile and check
-in the meantime. If all verifiers are busy, callers wait in a queue of limited length. When the queue is full, callers have to try again later."""
+"""A bounded pool of verifiers. If several judges share one GPU, they take turns measuring (`verifier.judge.gate`), while the others compile and
+check. If all verifiers are busy, callers wait in a queue of limited length. When the queue is full, callers have to try again later."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Pool:
         return len(self.clients) - self._free.qsize()
 
     async def run(self, job: Job) -> JobResult:
-        """Run a job. Raises `Full`. If the caller is cancelled, its job ends and its verifier becomes available to the next caller."""
+        """Runs a job. Raises `Full`. If the caller is cancelled, its job ends and its verifier becomes available to the next caller."""
         if self._free.empty() and self.waiting >= self.most_waiting:
             self.refused += 1
             raise Full(f"{self.at_work} verifications are running and {self.waiting} wait: try again in {RETRY_SECONDS} s")

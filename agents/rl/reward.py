@@ -107,9 +107,9 @@ def reward_of(
 
 
 def advantages(group: Sequence[Scored]) -> list[float | None]:
-    """Returns each sample's reward relative to the mean of the other samples (leave one out; GRPO's own mean includes the sample itself). The result
-    is None for a rollout that is not a sample, and None for the whole group if fewer than two samples remain or all have the same reward, because
-    nothing can be learned from such a group."""
+    """Returns each sample's reward relative to the mean of the other samples (leave one out; GRPO's own mean includes the sample itself). A rollout
+    that is not a sample gets None. The whole group gets None if fewer than two samples remain or if all have the same reward, because nothing can be
+    learned from such a group."""
     rewards = [one.reward for one in group if one.reward is not None]
     if len(rewards) < 2 or max(rewards) - min(rewards) < 1e-9:
         return [None] * len(group)

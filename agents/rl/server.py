@@ -1,8 +1,8 @@
 """Serves the environment over HTTP and websocket, with OpenEnv's messages (reset, step, state) and `/score` for whole batches.
 
-A websocket is a session with one episode at a time. Over HTTP, an episode is identified by its id. If the pool is full, HTTP answers 503 with
-`Retry-After` and a websocket answers `CAPACITY_REACHED`; in both cases the episode is unchanged. If a caller disconnects, its running
-verification is cancelled.
+A websocket is a session with one episode at a time. Over HTTP, an episode is identified by its id. If the pool is full, an HTTP request gets 503 with
+`Retry-After`, and a websocket gets `CAPACITY_REACHED`; in both cases the episode is unchanged. If a caller disconnects, its running verification is
+cancelled.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Server:
         return self._episode(request.query_params.get("episode_id")).state()
 
     async def score(self, request: Request) -> dict[str, Any]:
-        """Scores a whole batch in the given order. Items for which the pool had no place are marked, and the caller has to submit them again."""
+        """Scores a whole batch in the given order. Items for which the pool had no free slot are marked, and the caller has to submit them again."""
         asked = Batch.model_validate_json(await _body(request))
 
         async def one(wanted: Wanted) -> dict[str, Any]:

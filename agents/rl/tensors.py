@@ -17,7 +17,7 @@ BITS = {"bfloat16": torch.int16}  # types that numpy lacks, and the integer type
 
 
 class Damaged(ValueError):
-    """Raised for a file that does not contain tensors in our format."""
+    """Raised if a file does not contain tensors in our format."""
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
@@ -39,7 +39,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Returns the tensors by name, on the CPU, and the metadata that was written with them. Raises `Damaged`."""
+    """Returns the tensors, keyed by name and on the CPU, and the metadata that was written with them. Raises `Damaged`."""
     try:
         with np.load(path, allow_pickle=False) as file:
             said = json.loads(file["about"].tobytes())

@@ -191,7 +191,8 @@ class Trainer:
         return {"loss": loss, "norm": self._descend(), "tokens": total}
 
     def rollouts(self, problems: Problems) -> list[Sample]:
-        """Runs `prompts` groups of episodes. Programs are verified while the next group's are generated; the order of generation is fixed."""
+        """Runs `prompts` groups of episodes. Programs are verified while the next group's programs are generated; the order of generation is
+        fixed."""
         c = self.config
         samples: list[Sample] = []
         with ThreadPoolExecutor(c.at_once) as pool:
@@ -344,7 +345,7 @@ class Trainer:
 
 
 def weights_of(held: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Returns the weights from a checkpoint's tensors, by name."""
+    """Returns the weights from a checkpoint's tensors, keyed by name."""
     return {name.removeprefix("weight "): value for name, value in held.items() if name.startswith("weight ")}
 
 

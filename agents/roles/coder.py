@@ -134,8 +134,8 @@ def left_out(options: Options, group: str) -> bool:
 
 
 def suspects(compiled: Compiled, groups: list[str], report: Report | None) -> list[str]:
-    """Returns the suspicious groups: first those that a report names, then those with the most operators, because they are the most likely to
-    contain errors."""
+    """Returns the suspicious groups: first those that a report names, then those with the most operators, which are the most likely to contain
+    errors."""
     text = report.model_dump_json(include={"message", "problems", "stages", "trials", "build"}) if report else ""
     operators = {group.id: len(group.operators) for group in compiled.plan.groups}
     return sorted(groups, key=lambda g: (g not in text, -operators[g], g))

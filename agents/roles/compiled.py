@@ -10,7 +10,7 @@ from compiler import CompilerPlan, DeviceFigures, Group
 
 
 def ceilings_of(f: DeviceFigures, precision: str | None = None) -> Ceilings:
-    """Returns the device's limits, with the rate of products under a precision policy if one is given."""
+    """Returns the device's limits, with the throughput of matrix products under a precision policy if one is given."""
     found = Ceilings(f.kind, f.bandwidth_gbs, f.fp32_gflops, f.launch_us, f.units, f.capability)
     arithmetic = fastest(f, precision) if precision is not None else "fp32"
     return replace(

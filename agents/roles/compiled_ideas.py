@@ -84,7 +84,7 @@ def edit_tree(situation: Situation, view: View) -> Edited:
 
 
 def strategy_of(place: str) -> str:
-    """Returns the catalogue name of the strategy to which a choice belongs."""
+    """Returns the catalogue name of the strategy that a choice belongs to."""
     name = place.partition(" ")[2]
     return name if name in STRATEGIES else NUMBER
 
@@ -99,13 +99,13 @@ def kept(situation: Situation, choices: Choices) -> Choices:
 
 
 def align(situation: Situation, idea: Idea, attempt: Attempt) -> Idea:
-    """Returns the choices with which the surviving program was generated, without those that a repair removed and with tuned numbers."""
+    """Returns the choices that generated the surviving program, minus those that a repair removed and with the tuned numbers."""
     return idea_of(situation.planned.data, choices_of(attempt.edit.options), attempt.speedup.ratio if attempt.passed else None, (idea.number,))
 
 
 def realised(idea: Idea, base: Options) -> Options:
-    """Returns the base options with the idea's choices applied. If the idea consists only of words that a model wrote, it applies the strategies that
-    the compiler knows by name."""
+    """Returns the base options with the idea's choices applied. If the idea is only text written by a model, applies those of its strategies that the
+    compiler knows by name."""
     options = base
     choices = idea.data if isinstance(idea.data, dict) else {f" {name}": 1 for name in idea.strategies if name in STRATEGIES}
     for place, value in choices.items():

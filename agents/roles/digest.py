@@ -31,7 +31,7 @@ from verifier.task import TensorSpec
 
 HEADER = 20_000  # number of characters at the start of a program that are searched for its header
 MOST_GROUPS = 24  # maximum number of groups, or of kinds of equal groups
-EXPLAINED = 8  # maximum number of operators listed to say what a group computes
+EXPLAINED = 8  # maximum number of operators listed to describe what a group computes
 FEW = 8  # maximum number of names listed in full
 MEASURED = ("time a call", "time over floor", "share of ")  # already shown next to a diagnosis, so not repeated
 SAID_IN_TEXT = {  # evidence that the bottleneck class's sentence already includes
@@ -48,7 +48,7 @@ FLAGS = {
     "trivial": "trivial: a guess without the work (zeros, a mean, an input as it is) comes within the bound, so its result stays out of rankings",
     "stochastic": "stochastic: its results depend on random numbers, which have to be PyTorch's",
 }
-# Patterns of words in a step's contract, each with the strategies whose how-to contradicts them.
+# Patterns of words in a step's contract, each with the strategies whose how-to contradicts such a contract.
 CONTRADICTED: tuple[tuple[str, frozenset[str]], ...] = (
     (r"\b(?:no|without|never)\b[^.;]*\b(?:cuda )?graphs?\b", frozenset({"cuda-graph"})),
     (
@@ -61,7 +61,7 @@ CONTRADICTED: tuple[tuple[str, frozenset[str]], ...] = (
     (r"\b(?:no|without|never)\b[^.;]*\b(?:workspace|scratch)\b", frozenset({"split-k", "parallel-split", "reuse-workspace"})),
     (r"\b(?:no|without|never)\b[^.;]*\bcooperative\b", frozenset({"cooperative-kernel", "persistent-recurrence"})),
 )
-OF_SPACES = {  # for each space, the strategies whose how-to applies only to a different one
+OF_SPACES = {  # for each space, the strategies whose how-to applies only to a different space
     "own kernel": frozenset({"leave-to-library", "library-variant", "channels-last"}),
     "library": frozenset(
         {"register-blocking", "tile-reuse", "split-product", "half-product", "swizzle-blocks", "warp-roles", "tma-copies", "own-matvec"}
@@ -234,8 +234,8 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
 
 
 def chained(compiled: Compiled) -> set[str]:
-    """Returns the ids of the groups in chains of equal groups, each of which needs the result of the one before, like the products of a recurrence's
-    state. Equal groups that need only inputs are left out."""
+    """Returns the ids of the groups in chains of equal groups, each of which needs the result of the previous one, like the products that update a
+    recurrence's state. Equal groups that depend only on inputs are left out."""
     plan = compiled.plan
     if plan.graph is None:
         return set()
@@ -256,7 +256,7 @@ def chained(compiled: Compiled) -> set[str]:
 
 
 def ids(names: Sequence[str]) -> str:
-    """Returns group ids as a list, or as a range with a step if there are many at equal distances."""
+    """Returns group ids as a list, or as a range with a step if there are many evenly spaced ids."""
     numbers = [int(name[1:]) if name[1:].isdigit() else -1 for name in names]
     steps = {after - before for before, after in itertools.pairwise(numbers)}
     if len(names) <= FEW or -1 in numbers or len(steps) != 1:

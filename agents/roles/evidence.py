@@ -21,7 +21,7 @@ _MEMORY = {  # in the message of PyTorch's allocator
 
 
 def failure_text(report: Report, source: str) -> str:
-    """Returns why a program did not pass: the verdict, the compiler errors, the failed trials and the integrity findings, with the source lines that
+    """Explains why a program did not pass: the verdict, the compiler errors, the failed trials and the integrity findings, with the source lines that
     they name."""
     message = report.message.replace("\n", "\n  ")  # indented, so that no line looks like a heading
     lines = [f"Status: {report.status}", f"Message: {message}"]

@@ -1,4 +1,4 @@
-"""Asks a model one question until its reply is usable. An unusable reply is sent back with the exact error, at most twice."""
+"""Asks a model a question until it gets a usable reply. An unusable reply is sent back with the exact error, at most twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN_REPLY = 24_000  # maximum length, in characters, of a reply that is sent b
 
 
 async def converse(span: Span, agent: Agent, profile: str, purpose: str, values: Mapping[str, str], read: Callable[[Reply], T]) -> T:
-    """Returns the result of calling `read` on the model's reply to the prompt `purpose`. `values` may contain more than the prompt's variables.
+    """Returns the result of calling `read` on the model's reply to the prompt named `purpose`. `values` may contain more than the prompt's variables.
 
     `read` raises `Refused` for an unusable reply. Raises `Unusable` after the last correction, and `OutOfBudget` before a call that exceeds the
     budget.
@@ -48,7 +48,7 @@ def chances(left: int) -> str:
 
 
 def shown(text: str) -> str:
-    """Returns a reply in the form in which it is sent back to its author. The result is never empty, because servers refuse empty messages."""
+    """Returns a reply as it is sent back to its author. The result is never empty, because servers refuse empty messages."""
     if not text.strip():
         return "(an empty reply)"
     if len(text) <= SHOWN_REPLY:

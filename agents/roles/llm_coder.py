@@ -1,7 +1,7 @@
 """A Coder that uses a language model. It works on one program, step or method at a time, and it repairs programs based on the evidence.
 
 `pair` is the split from ECE1508's poster: a frontend agent that only makes the program correct, and a mid-end agent that only tunes a correct
-program, based on what the compiler and the hardware report. Both use prompts of the same profile.
+program, based on what the compiler and the hardware report. Both send their prompts to the same profile.
 """
 
 from __future__ import annotations
@@ -191,7 +191,8 @@ def compiler_began(attempt: Attempt) -> bool:
 
 
 def ordered(advice: Advice) -> bool:
-    """Returns whether the Verifier agent described in words what the method should change. If so, that text is shown only with the method."""
+    """Returns whether the Verifier agent described in words what the method should change. If so, that description is shown only together with the
+    method."""
     return bool(advice.method) and isinstance(advice.move, str) and bool(advice.move)
 
 

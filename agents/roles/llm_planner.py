@@ -200,7 +200,7 @@ def fitting(plan: PlanReply) -> PlanReply:
 
 
 def best_text(best: Attempt, situation: Situation) -> str:
-    """Return the best program with its measurements, and the changes to it that brought no gain."""
+    """Return the best program with its measurements, and the changes to it that yielded no gain."""
     parts = [
         measured.measured_text(best, situation),
         measured.resources_text(best, situation.planned.data.figures if situation.plan is not None else None),

@@ -143,8 +143,8 @@ class LlmVerifier:
 
 
 def is_last(span: Span, attempt: Attempt) -> bool:
-    """Returns whether no further program can follow this one, in which case no advice is requested. Uses the budget with which the run began, so a
-    resumed run makes the same calls even if the budget was raised."""
+    """Returns whether no further program can follow this one, in which case no advice is requested. Uses the run's initial budget, so a resumed run
+    makes the same calls even if the budget was raised."""
     return attempt.number == span.run.settings.budget.candidates
 
 

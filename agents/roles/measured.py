@@ -65,13 +65,13 @@ STALLS = {  # meanings of Nsight Compute's stall reasons
     "gmma": "a product of wgmma",
     "wait": "the fixed latency of their own last instruction",
 }
-BEYOND = 1.5  # minimum ratio of the bytes of the plan's groups to those of the task at which the former are mentioned
+BEYOND = 1.5  # the traffic of the plan's groups is mentioned if it is at least this multiple of the task's own traffic
 AT_BOUND = 0.9  # minimum share of its bound at which an error is explained
 SHORTEST_OWN, SHORTEST_COUNTED = 0.015, 0.05  # minimum share of the device's time at which a kernel of the program, or of a library, is described
 SHOWN_STALLS, SHOWN_PIPES = 3, 2
-NAMED_KERNELS = 6  # maximum number of own kernels without counters that are named
+NAMED_KERNELS = 6  # maximum number of the program's own kernels without counters that are named
 OTHER_STALLS = 0.1  # minimum share of a warp's time at which the sum of the remaining stall reasons is shown
-CAST = re.compile(r"\((?:unsigned )?(?:int|long|short)\)(?=\d)")  # the form in which Nsight Compute prints an integer template argument
+CAST = re.compile(r"\((?:unsigned )?(?:int|long|short)\)(?=\d)")  # the way Nsight Compute prints an integer template argument
 ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{anonymous\}::|_GLOBAL__N_\w*::")
 
 
@@ -223,8 +223,8 @@ def error_text(report: Report) -> str:
 
 
 def _floors(attempt: Attempt, situation: Situation) -> dict[str, float]:
-    """Returns the floors, in milliseconds, of the kernels that the compiler generated, by short name. A kernel's floor is that of the groups that it
-    computes."""
+    """Returns the floors, in milliseconds, of the kernels that the compiler generated, keyed by short name. A kernel's floor is that of the groups
+    that it computes."""
     compiled = situation.plan.data if situation.plan is not None else None
     if not isinstance(compiled, Compiled) or not isinstance(attempt.edit.options, Options) or attempt.report is None:
         return {}
@@ -236,8 +236,8 @@ def _floors(attempt: Attempt, situation: Situation) -> dict[str, float]:
 
 
 def kernel_times(report: Report, profile: Profile | None, floors: Mapping[str, float] | None = None) -> Iterator[str]:
-    """Yields the slowest kernels with microseconds and launches per call and the share of device time. `floors` are in milliseconds, by short
-    names."""
+    """Yields the slowest kernels with microseconds and launches per call and the share of device time. `floors` are in milliseconds, keyed by short
+    name."""
     if report.kernels:
         rows = [(k.name, k.own, k.calls, k.ms * 1e3, k.share) for k in report.kernels]
     elif profile is not None:
@@ -385,7 +385,7 @@ def _counted(kernel: KernelProfile) -> list[str]:
 
 
 def _by(kernel: KernelProfile) -> str:
-    """Returns the instruction with which a kernel uses the tensor cores, or "" if that is unknown or irrelevant."""
+    """Returns the instruction through which a kernel uses the tensor cores, or "" if that is unknown or irrelevant."""
     count, arch = kernel.resources.get("wgmma_instructions"), kernel.resources.get("arch")
     if not isinstance(count, int) or not str(arch).startswith("sm_9") or not kernel.resources.get("tensor_instructions"):
         return ""

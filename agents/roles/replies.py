@@ -123,7 +123,7 @@ class JudgementReply(Strict):
 
 T = TypeVar("T", bound=BaseModel)
 
-FORMS = {  # the form of reply to request again, by the prompt's `reply`
+FORMS = {  # the form of reply to request again, keyed by the prompt's `reply`
     "plan": 'Reply with one JSON object with the keys "summary" and "steps".',
     "ideas": 'Reply with one JSON object with the key "ideas".',
     "idea": 'Reply with one JSON object with the keys "title", "text", "strategies" and "expected".',

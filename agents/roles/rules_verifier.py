@@ -78,7 +78,7 @@ def diagnosed(situation: Situation, attempt: Attempt) -> Diagnosis:
 
 
 def open_methods(situation: Situation, found: Diagnosis) -> list[str]:
-    """Returns the methods that the diagnosis allows, without those that failed at this point and, on a plateau, without the families that brought no
+    """Returns the methods that the diagnosis allows, without those that failed at this point and, on a plateau, without the families that yielded no
     gain. Methods that only tune a settled structure wait until another structure has been tried, if there is one."""
     if found.bottleneck == "none":
         return []

@@ -52,7 +52,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Shortened:
-    """A program's text as shown. `bodies`: the parts left out, by the name in their markers."""
+    """A program's text as shown. `bodies`: the parts left out, keyed by the name in their markers."""
 
     text: str
     bodies: Mapping[str, str] = field(default_factory=dict)
@@ -79,8 +79,8 @@ class Shortened:
 
 def shortened(program: str, times: Mapping[str, float], wanted: str = "", room: int = ROOM) -> Shortened:
     """Shorten a program to about `room` characters. The kernels with the least time are left out first, and those named in `wanted` (an order) last.
-    Helpers that are no longer used by the remaining text are also left out; the slowest kernels stay. `times`: device time by kernel name, in any
-    unit; a missing kernel counts as 0."""
+    Helpers that are no longer used by the remaining text are also left out; the slowest kernels stay. `times`: device times keyed by kernel name, in
+    any unit; a missing kernel counts as 0."""
     named = set(re.findall(r"\w+", wanted))
     order = sorted(_pieces(program), key=lambda piece: (piece.meant(named), _time(piece, times), -piece.size))
     heavy = _heavy(order, times)

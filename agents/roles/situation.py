@@ -54,7 +54,7 @@ class Idea:
     text: str  # a paragraph that says what to do, in what order, and why it should pay off
     strategies: tuple[str, ...] = ()  # catalogue names, if the idea names any
     expected: float | None = None  # speedup over eager
-    parents: tuple[int, ...] = ()  # numbers of the ideas from which it was derived
+    parents: tuple[int, ...] = ()  # numbers of the ideas that it was derived from
     number: int = 0  # number within the run, assigned by the workflow
     data: Any = None
 
@@ -72,7 +72,7 @@ class Edit:
     options: Any = None
     idea: Idea | None = None  # the idea that the program implements
     author: str = ""  # the profile and its model; "" means the workflow itself
-    way: int | None = None  # the branch to which it belongs, in a workflow that explores several in parallel
+    way: int | None = None  # the branch that it belongs to, in a workflow that explores several branches in parallel
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def required(value: T | None, otherwise: str) -> T:
 
 @dataclass(frozen=True)
 class Against:
-    """A program of another line of descent, and the speedup over it, from one measurement that timed both alternately."""
+    """A program from another line of descent, and the speedup over it, from a measurement that timed the two alternately."""
 
     attempt: Attempt
     speedup: Interval
@@ -169,8 +169,7 @@ class Attempt:
 
 
 def beside(parent: Attempt | None) -> Attempt | None:
-    """Return the program against which a change of `parent` is timed: the parent itself if it passed, or else the program from which it was
-    derived."""
+    """Return the program that a change to `parent` is timed against: the parent itself if it passed, or else the program that it was derived from."""
     return parent if parent is None or parent.passed else parent.base
 
 
@@ -185,10 +184,10 @@ class Situation:
     plan: Plan | None = None
     attempts: list[Attempt] = field(default_factory=list)
     step: dict[str, Any] | None = None  # the current step of the plan; None: work on the program as a whole
-    refusals: list[str] = field(default_factory=list)  # why replies were unusable, since the last program
-    replans_left: int = 0  # number of further times that the workflow would ask for a new plan
+    refusals: list[str] = field(default_factory=list)  # reasons why replies since the last program were unusable
+    replans_left: int = 0  # number of additional times the workflow would ask for a new plan
     outcome: str = ""  # reason for a new plan
-    tuned: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # kernel numbers from earlier runs, by the kernel's fingerprint
+    tuned: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # kernel numbers from earlier runs, keyed by the kernel's fingerprint
     records: Mapping[str, Record] = field(default_factory=dict)  # strategy records from earlier runs on this kind of device
     orders: Orders = field(default_factory=Orders)  # people's orders to the built-in roles
 

@@ -53,6 +53,6 @@ def first(situation: Situation) -> Step | None:
 
 
 def operators_in(situation: Situation) -> list[str] | None:
-    """Returns the task's operators by their names in the graph, or None if not all of them are known."""
+    """Returns the names of the task's operators as in its graph, or None if not all of them are known."""
     graph = situation.capture.graph if situation.capture is not None else None
     return [node.op for node in graph.nodes] if graph is not None and graph.nodes and not graph.left else None

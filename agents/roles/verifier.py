@@ -1,4 +1,4 @@
-"""The built-in Verifier: fixed rules for the diagnosis, compiler moves for the answer, and the catalogue as the gate between them."""
+"""The built-in Verifier: fixed rules for the diagnosis, compiler moves for the advice, and the catalogue as the gate between them."""
 
 from __future__ import annotations
 

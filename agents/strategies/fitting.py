@@ -36,7 +36,7 @@ def every(*vetoes: Veto) -> Veto:
 
 
 def deep_products(facts: Facts) -> str | None:
-    """Vetoes split-k unless some product has few tiles and a large K."""
+    """Vetoes split-k unless at least one product has few tiles and a large K."""
     products = facts.structure.products if facts.structure is not None else None
     if products is None or not facts.units:
         return None
@@ -45,7 +45,7 @@ def deep_products(facts: Facts) -> str | None:
 
 
 def long_rows(facts: Facts) -> str | None:
-    """Vetoes parallel-split unless some reduction has few but long rows."""
+    """Vetoes parallel-split unless at least one reduction has few but long rows."""
     rows = facts.structure.rows if facts.structure is not None else None
     if rows is None or not facts.units:
         return None
@@ -82,7 +82,7 @@ def rows_fit_fast_memory(facts: Facts) -> str | None:
 
 
 def short_rows(facts: Facts) -> str | None:
-    """Vetoes one warp per row if rows are long, or too few to matter."""
+    """Vetoes one warp per row if the rows are long or too few to matter."""
     rows = _worth(facts)
     return (
         "no reduction of some size has rows that fit in the registers of a warp"

@@ -34,7 +34,7 @@ class HowTo:
 
 @cache
 def how_tos() -> dict[str, HowTo]:
-    """Returns instructions by strategy. Raises `ValueError` with the location if a file is malformed."""
+    """Returns the instructions, keyed by strategy. Raises `ValueError` with the location if a file is malformed."""
     found: dict[str, HowTo] = {}
     for family in FAMILIES:
         path = FOLDER / f"{family}.md"

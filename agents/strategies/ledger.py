@@ -67,7 +67,7 @@ class Entry(BaseModel):
 
 @dataclass(frozen=True)
 class Score:
-    """The record of a strategy over a set of entries."""
+    """A strategy's record over a set of entries."""
 
     tried: int
     passed: int
@@ -113,7 +113,7 @@ def score(of: Iterable[Tried]) -> Score:
 
 
 PRIOR = 2.0  # number of tries that kept their promises exactly, credited to every strategy at the start
-MOST_KEPT = 1.5  # upper limit for the share of a promise with which a single lucky try is credited
+MOST_KEPT = 1.5  # upper limit on the share of a promise that a single lucky try is credited with
 
 
 class Record(BaseModel):
@@ -147,7 +147,7 @@ def kept(expected: float | None, realised: float | None) -> float:
 
 
 def records(of: Iterable[Entry]) -> dict[str, Record]:
-    """Returns the records by strategy, over entries from one kind of device. Unmeasured entries are ignored."""
+    """Returns the records, keyed by strategy, over entries from one kind of device. Unmeasured entries are ignored."""
     found: dict[str, Record] = {}
     for entry in of:
         if entry.outcome != "not measured":
@@ -177,10 +177,10 @@ class _Reading:
         self.verdicts: dict[int, VerificationFinished] = {}
         self.expected: dict[int, float | None] = {}
         self.decisions: dict[int, DecisionMade] = {}
-        self.in_span: dict[str, int] = {}  # candidate by the span that proposed it
+        self.in_span: dict[str, int] = {}  # candidates, keyed by the span that proposed them
         self.best: int | None = None
         self.held = False
-        self.bottlenecks: dict[int, str] = {}  # bottlenecks by candidate
+        self.bottlenecks: dict[int, str] = {}  # bottlenecks, keyed by candidate
         self.offers: list[tuple[int, str]] = []  # (seq, the strategy that was offered from that event on)
 
     @READ.on(RunStarted)

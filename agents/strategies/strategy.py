@@ -27,16 +27,16 @@ class Facts:
     device_busy: float | None = None  # share of the wall time
     host_share: float | None = None  # share of a call during which the device is idle and waits for the host
     bandwidth_share: float | None = None  # minimum traffic divided by the traffic that the memory could carry in the program's time
-    own_share: float | None = None  # share of the program's time that its own kernels take
+    own_share: float | None = None  # share of the program's time spent in its own kernels
     static_shapes: bool = True
     reductions: bool | None = None  # the task reduces over rows
     products: bool | None = None  # the task has matrix products or convolutions
-    reuse: bool | None = None  # data is used for more than one result: matrix products, filters, rows that need several passes
+    reuse: bool | None = None  # data is used for more than one result, as in matrix products, filters, and rows that need several passes
     capability: tuple[int, int] | None = None  # compute capability
-    on_tensor_cores: bool | None = None  # the slowest own kernel uses tensor cores
+    on_tensor_cores: bool | None = None  # the slowest of the program's own kernels uses tensor cores
     scores: bool | None = None  # a softmax lies between two products
-    registers_alone: bool | None = None  # only registers limit the resident blocks of the slowest own kernel
-    registers: int | None = None  # registers per thread in the slowest own kernel
+    registers_alone: bool | None = None  # registers alone limit the occupancy of the slowest of the program's own kernels
+    registers: int | None = None  # registers per thread in the slowest of the program's own kernels
     structure: Structure | None = None  # shapes of the task's products, rows and sorts
     functions: bool | None = None  # the task has transcendental functions
     largest_bytes: int | None = None  # the task's largest tensor
@@ -49,12 +49,12 @@ class Facts:
     short_kernels: float | None = None  # kernels per call that are too short to hide launch latency
     library_products: bool | None = None  # a library computes a product
     gap_share: float | None = None  # share of a call in which the device waits between pieces of work
-    slowest_blocks: int | None = None  # blocks of the slowest own kernel's grid
-    slowest_waves: float | None = None  # number of the slowest own kernel's blocks divided by the number that can be resident at the same time
+    slowest_blocks: int | None = None  # blocks in the grid of the slowest of the program's own kernels
+    slowest_waves: float | None = None  # the same number divided by the number of blocks that can be resident at the same time
     quiet_memory: bool | None = None  # no kernel that takes at least a tenth of the device's time uses much DRAM bandwidth
     streams: bool | None = None  # a kernel that takes at least a tenth of the device's time uses much DRAM bandwidth, but is not at the ceiling
     selection_share: float | None = None  # share of the device's time spent in library kernels that select the largest elements (top-k)
-    waits: float | None = None  # number of times that the host waits for the device within a call
+    waits: float | None = None  # number of times the host waits for the device within a call
     faults: tuple[str, ...] = ()  # faults that the diagnosis names, most expensive first
 
     @property

@@ -79,7 +79,7 @@ async def put_on_record(span: Span, situation: Situation, edit: Edit, parent: At
     )  # fmt: skip
     attempt = Attempt(proposed.candidate, number, edit, base=beside(parent))
     situation.attempts.append(attempt)
-    situation.attempts.sort(key=lambda a: a.number)  # after a resume, parallel workers finish in a different order
+    situation.attempts.sort(key=lambda a: a.number)  # in a resumed run, parallel workers finish in a different order
     situation.refusals.clear()
     return attempt
 
@@ -106,14 +106,15 @@ def only_one(run: Engine) -> bool:
 
 
 async def profiled(run: Engine, span: Span, attempt: Attempt) -> Profile | None:
-    """Returns a recorded profile of the attempt's program or, if the settings turn profiling off, what the verifier observed in one call."""
+    """Returns a recorded profile of the attempt's program or, if the settings turn profiling off, what the verifier observed during one call."""
     if run.settings.profiles == "all":
         return (await span.profile(attempt.edit.source, attempt.number)).result.profile
     return observed(attempt.verdict)
 
 
 def observed(report: Report) -> Profile | None:
-    """Returns a profile built from the kernels that the verifier recorded in its observed call. It has launches, times and shares, but no gaps."""
+    """Returns a profile built from the kernels that the verifier recorded during the call it observed. It has launches, times and shares, but no
+    gaps."""
     if not report.kernels or report.timing is None:
         return None
     cuda = report.environment.device.startswith("cuda")  # a CPU has no launches and is always busy

@@ -68,15 +68,15 @@ class Beam:
     roles: Roles
     ideas: Ideas = field(default_factory=Ideas)
     fresh: list[Idea] = field(default_factory=list)  # ideas that no branch has tried yet
-    asked: int = 0  # number of times that the planner has been asked for ideas
+    asked: int = 0  # number of times the planner has been asked for ideas
     more: bool = True  # whether the planner might have more ideas
     ways: list[Way] = field(default_factory=list)  # active branches, ordered by number
     opened: int = 0
     round: int = 0
     barren: int = 0  # rounds in a row without a program
     leader: Attempt | None = None  # the best across all branches
-    leads: int | None = None  # number of the branch to which the leader belongs
-    trailed: set[tuple[int, int]] = field(default_factory=set)  # (program, leader) pairs in which the program was not faster in a joint measurement
+    leads: int | None = None  # number of the leader's branch
+    trailed: set[tuple[int, int]] = field(default_factory=set)  # (program, leader) pairs in which a joint measurement found the program no faster
 
     @property
     def places(self) -> int:
@@ -263,7 +263,7 @@ class Beam:
         return ""
 
     async def _fill(self, span: Span, path: str) -> None:
-        """Fills free places with new branches. Each starts from its own idea and from the best program."""
+        """Fills free slots with new branches. Each starts from its own idea and from the best program."""
         while len(self.ways) < self.places and (idea := await self._idea(path)) is not None:
             where = f"candidate {self.leader.number}" if self.leader is not None else "the task"
             await self._open(span, self.leader, idea, f"It tries idea {idea.number} on {where}.")

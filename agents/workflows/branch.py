@@ -3,7 +3,7 @@
 Taken from the paper and its code (arXiv 2511.16964): at most ten ideas, one optimiser per branch, an error fixer with at most five fixes per attempt,
 300 queries per task including fixes, the four fastest programs as parents that share a phase's ten branches, and a pool that always contains the
 reference. Our own additions: each phase asks for new ideas (because a model may give the same answer twice for the same parent), the fixer reads the
-verifier's report, workers wait for a free place and for the budget before each call, and the search ends at a plateau of two phases.
+verifier's report, workers wait for a free slot and for the budget before each call, and the search ends at a plateau of two phases.
 """
 
 from __future__ import annotations

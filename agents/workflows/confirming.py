@@ -17,14 +17,14 @@ from compiler.planning.tuned import fingerprints, tuned_by
 from verifier.report import Report
 from verifier.source import sha256
 
-MAX_CONFIRMED = 3  # maximum number of winners tried in the full tier before the run gives up
+MAX_CONFIRMED = 3  # maximum number of candidate winners tried in the full tier before the run gives up
 
 
 async def confirm(run: Engine, situation: Situation, reason: str, spent: bool) -> Finish:
     """Measures the winner again, against all baselines and with fresh seeds. If it fails, tries the next program. `spent`: whether the search ended
     because a budget was used up."""
     ranked = sorted((a for a in situation.attempts if a.passed), key=situation.rank, reverse=True)
-    ranked = ranked or [a for a in reversed(situation.attempts) if a.report is not None and a.report.host_busy]  # retry, as time has passed
+    ranked = ranked or [a for a in reversed(situation.attempts) if a.report is not None and a.report.host_busy]  # try again, because time has passed
     if not ranked:
         last = situation.attempts[-1].report if situation.attempts else None
         return Finish(

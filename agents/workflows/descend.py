@@ -64,8 +64,8 @@ class Moves:
     ideas: Ideas = field(default_factory=Ideas)
 
     async def explore(self, path: str) -> str:
-        """Tries moves until none are left or FRUITLESS moves in a row bring no gain. Returns why it ended. Half of the program budget is reserved for
-        tuning numbers."""
+        """Tries moves until none are left or FRUITLESS moves in a row yield no gain. Returns why it stopped. Half of the program budget is reserved
+        for tuning numbers."""
         situation, tried, fruitless = self.situation, 0, 0
         allowed = self.run.settings.budget.candidates
         most = max(1, (allowed - len(situation.attempts)) // 2) if allowed is not None else 10**6
@@ -88,7 +88,7 @@ class Moves:
         return reason
 
     async def storm(self, path: str) -> bool:
-        """Samples sets of several choices, starting from the best program or, if there is none, from the task. Returns whether any of them brought a
+        """Samples sets of several choices, starting from the best program or, if there is none, from the task. Returns whether any of them yielded a
         gain."""
         situation, roles = self.situation, self.roles
         best, before = situation.best, max(map(speed, situation.attempts), default=0.0)

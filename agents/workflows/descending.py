@@ -2,7 +2,7 @@
 
 It follows Droplet Search, which "Explore as a Storm, Exploit as a Raindrop" (arXiv 2406.20037) runs after a short exploration. Taken from the paper:
 start at the best known program, try its neighbours, move to a better one, and look further away before giving up. Our own additions: only one number
-changes at a time, a direction that brought a gain is followed, and a gain has to exceed the noise.
+changes at a time, the search continues in a direction that yielded a gain, and a gain has to exceed the noise.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ async def tried(run: Engine, situation: Situation, roles: Roles, path: str, star
 async def descend_last(run: Engine, situation: Situation, roles: Roles, reason: str) -> str:
     """Runs a short final descent from the best program, for workflows that ended on their own with budget left.
 
-    Returns the search's reason with the result of the descent appended. A search whose final descent runs out of budget does not itself count as out
-    of budget.
+    Returns the search's reason for stopping with the result of the descent appended. A search whose final descent runs out of budget does not itself
+    count as out of budget.
     """
     best = situation.best
     if best is None or enough(run, situation) is not None:

@@ -11,7 +11,7 @@ from agents.span import Ended, Span
 from verifier.report import Report, Tier
 from verifier.task import Admission
 
-LATER_SECONDS = (20, 60)  # seconds to wait before a measurement on a busy host is repeated
+LATER_SECONDS = (20, 60)  # seconds to wait before repeating a measurement on a busy host
 RIVALS_FAULT = "the program that it is timed against"  # start of the verifier's messages about problems with the rival
 
 

@@ -42,5 +42,5 @@ def same_operators(one: Profile | None, other: Profile | None) -> bool:
 
 
 def tried(admission: Admission | None) -> str:
-    """Returns the shapes to which a headline applies, or "" if they are unknown."""
+    """Returns the shapes that a headline applies to, or "" if they are unknown."""
     return f" Tried with inputs {', '.join(admission.shapes)}." if admission is not None and admission.shapes else ""

@@ -175,7 +175,7 @@ class Evolution:
                 try:
                     aligned = await self.roles.planner.align(span, shown, idea, attempt)
                 except Unusable:
-                    return Member(idea, attempt)  # keeps the original idea if it is unknown how it was realised
+                    return Member(idea, attempt)  # keeps the original idea if nothing is known about how it was realised
                 aligned = replace(aligned, parents=idea.parents)
                 return Member(await self.ideas.add(span, "align", aligned, idea.number, attempt.number), attempt)
 

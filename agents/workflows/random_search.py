@@ -20,7 +20,7 @@ POOL = 10  # number of ideas requested per call
 NUMBERS = 0.5  # share of the draws that change numbers if the program has any
 CROSS = 0.3  # share of the remaining draws that cross two ideas
 BASE = 0.5  # share of the ideas that start from a program instead of the task
-FRUITLESS = 20  # limit for consecutive draws without a new program
+FRUITLESS = 20  # limit on consecutive draws without a new program
 
 
 async def random_search(run: Engine) -> Finish:

@@ -83,7 +83,7 @@ class Search:
                 self.advice, self.decision = await advise(self.run, span, self.situation, self.roles, attempt, self._stopping)
 
     async def to_the_end(self) -> str:
-        """Writes programs until there is a reason to stop. Returns the reason."""
+        """Writes programs until there is a reason to stop, and returns the reason."""
         self.situation.replans_left = MAX_REPLANS if self.run.settings.planner != "built-in" else 0
         self._begin_plan()
         if self.advice is not None and self.advice.route == "stop":

@@ -18,7 +18,7 @@ class Way:
 
     number: int
     view: Situation
-    own: Idea | None = None  # the idea with which the branch started
+    own: Idea | None = None  # the idea that the branch started with
     idea: Idea | None = None  # the idea for its next program; None: follow the advice, or the plan if there is no program yet
     advice: Advice | None = None
     decision: int | None = None  # seq of the decision behind this advice
@@ -54,7 +54,7 @@ class Way:
             self.moved = self.moved and not gained
             return
         self.repairs += 1
-        if attempt.verdict.status == "inconclusive" or self.repairs > REPAIRS:  # the program may not be wrong, or repairs do not help
+        if attempt.verdict.status == "inconclusive" or self.repairs > REPAIRS:  # the program may not be wrong, or the repairs did not help
             self.lose()
         else:
             self.failed = attempt

@@ -59,7 +59,7 @@ class Search:
         self._believed: tuple[tuple[int, int], dict[str, Belief]] = ((-1, -1), {})
 
     async def to_the_end(self) -> str:
-        """Makes attempts until there is a reason to stop. Returns the reason."""
+        """Makes attempts until there is a reason to stop, and returns the reason."""
         while self.attempts < MOST_ATTEMPTS:
             if reason := enough(self.run, self.situation) or plateau(self.situation, patience=PATIENCE):
                 return reason

@@ -1,5 +1,5 @@
-"""Ensures that no run ends with a program that is slower than one line of PyTorch. If a baseline is faster than the winner, it becomes a program and
-is measured like any other."""
+"""Ensures that no run ends with a program that is slower than one line of PyTorch. If a baseline is faster than the winner, it is turned into a
+program and measured like any other."""
 
 from __future__ import annotations
 

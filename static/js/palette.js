@@ -24,7 +24,7 @@ export function openPalette() {
   ask();
 }
 
-// Commands are the shortcuts of this page, each with a name, its keys and an action.
+// Commands are the shortcuts of this page, each with a name, keys and an action.
 function ownCommands(text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   return commands()

@@ -1,7 +1,8 @@
 """Access rights: decides who may do what in each team. All other apps check rights through this module.
 
 A person's role grants rights: a viewer may "view"; a member may also "act" (submit, steer, comment, judge); an owner may also "own" (manage members
-and the team's tokens, and decide what is published or shared). A personal token never grants more than its owner's role, and only in its own team.
+and the team's tokens, and decide what is published or shared). A personal token never grants more than its owner's role, and it is valid only in its
+own team.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from webapp.accounts.access import Asker, grant_of, user_of
 from webapp.accounts.models import AuditEntry, Team
 
-# Human-readable names of the recorded actions. Actions that are missing here are shown under their internal names.
+# Human-readable names of the recorded actions. Actions not listed here are shown under their internal names.
 ACTIONS = {
     "sign_in": "signed in",
     "sign_in.refused": "sign-in refused",

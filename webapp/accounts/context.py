@@ -17,7 +17,7 @@ EMAIL = ("account_email", "Email")
 
 
 def accounts(request: HttpRequest) -> dict[str, Any]:
-    # All values are lazy and are queried only when a template uses them, because error pages must work even if the database does not respond.
+    # All values are lazy and are queried only when a template uses them, because error pages must render even if the database is down.
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated:
         invited = SimpleLazyObject(lambda: pending_invitation(request))

@@ -80,7 +80,7 @@ class SignInLink(models.Model):
 
     @classmethod
     def issue(cls, user: User, lifetime: timedelta = timedelta(days=1)) -> str:
-        """Returns the token for a new link, and invalidates the user's earlier unused links."""
+        """Creates a new link, invalidates the user's earlier unused links, and returns the new link's token."""
         token = secrets.token_urlsafe(32)
         cls.objects.filter(user=user, used_at=None).delete()
         cls.objects.create(user=user, token_hash=cls.hash(token), expires_at=timezone.now() + lifetime)
@@ -88,7 +88,7 @@ class SignInLink(models.Model):
 
     @classmethod
     def redeem(cls, token: str) -> User | None:
-        """Returns the user on the first call, or None if the token is unknown, used or expired."""
+        """Returns the user the first time a token is redeemed, or None if the token is unknown, used or expired."""
         now = timezone.now()
         claimed = cls.objects.filter(token_hash=cls.hash(token), used_at=None, expires_at__gt=now).update(used_at=now)
         return cls.objects.select_related("user").get(token_hash=cls.hash(token)).user if claimed == 1 else None

@@ -25,7 +25,7 @@ ADD = PUT + " WHERE kept.expires_at <= clock_timestamp()"  # keeps unexpired val
 
 
 class SharedCache(BaseCache):
-    """Ignores `LOCATION`. A value with `timeout=None` is kept forever."""
+    """The cache backend. It ignores `LOCATION` and keeps values with `timeout=None` forever."""
 
     def __init__(self, location: str, params: dict[str, Any]):
         super().__init__(params)

@@ -22,7 +22,7 @@ INVITED = "invitation"  # session key for a person who has opened a link and has
 
 
 class Refused(ValueError):
-    """Raised for a change that a team does not permit. The message explains why, and what to do."""
+    """Raised for a change that the team's rules do not permit. The message explains why, and what to do."""
 
 
 def create(request: Request, name: str) -> Team:

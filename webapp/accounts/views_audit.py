@@ -60,7 +60,7 @@ def audit_csv(request: Request, team_id: uuid.UUID) -> StreamingHttpResponse:
 
 
 def filtered(team: Team, request: Request) -> QuerySet[AuditEntry]:
-    """Filters by `?q=` words, `?action=`, `?who=`, `?since=` and `?until=` (days, both included)."""
+    """Filters by `?q=` words, `?action=`, `?who=`, `?since=` and `?until=` (dates, inclusive)."""
     entries = AuditEntry.objects.filter(team=team).order_by("-at", "-pk")
     given = {name: request.GET.get(name, "").replace("\0", "").strip()[:150] for name in ("q", "action", "who", "since", "until")}
     for word in given["q"].split()[:8]:

@@ -51,7 +51,7 @@ class Api(NinjaAPI):
         for path in document["paths"].values():
             for operation in path.values():
                 for parameter in operation.get("parameters", []):
-                    parameter.pop("examples", None)  # a list, which is also in the schema, whereas OpenAPI requires an object here
+                    parameter.pop("examples", None)  # a list, which the schema contains too; OpenAPI requires an object here
                 operation["responses"].setdefault(503, UNAVAILABLE)
                 for status, response in operation["responses"].items():
                     if int(status) >= 400 and "application/json" in response.get("content", {}):

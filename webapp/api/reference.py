@@ -28,7 +28,7 @@ class FieldRow:
 class AnswerRow:
     status: str
     description: str
-    schema: str  # name of the object to which it refers, or ""
+    schema: str  # name of the object that it refers to, or ""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from webapp.accounts.models import Team
 from webapp.arena.models import Arena
 from webapp.runs.models import Run
 
-FEWEST_TASKS = 8  # tasks that both workflows have finished
+FEWEST_TASKS = 8  # minimum number of tasks that all compared workflows have finished
 LATEST = 5  # number of arenas considered, newest first
 BUILT_IN = "built-in"
 

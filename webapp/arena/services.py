@@ -123,7 +123,8 @@ def row_of(entry: ArenaRun) -> Row:
 
 
 def progress_of(entries: Sequence[ArenaRun]) -> dict[str, list[list[float]]]:
-    """Returns the best speedup after 0, 1, 2, ... programs, by workflow and run. It is 1 until a program is both correct and faster."""
+    """Returns the best speedup after 0, 1, 2, ... programs as one curve per run, keyed by workflow. The speedup is 1 until a program is both correct
+    and faster."""
     runs = {entry.run_id: entry.run.workflow for entry in entries if entry.run.state == "finished"}
     measured = (
         Candidate.objects.filter(run_id__in=runs).order_by("run_id", "number").values_list("run_id", "verification__speedup", "verification__status")

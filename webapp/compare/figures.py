@@ -86,7 +86,7 @@ def spent(side: Side, what: str) -> float | None:
 
 
 def clear_best(values: list[dict[str, Any] | None]) -> tuple[int, ...]:
-    """Returns the sides whose interval is not entirely below that of another side. Marking only one side would claim that it is the best."""
+    """Returns the sides whose interval is not entirely below that of another side. Marking only one side would imply that it is the best."""
     known = [(at, value) for at, value in enumerate(values) if value]
     if len(known) < 2:
         return ()

@@ -21,7 +21,7 @@ def intervals(sides: list[Side]) -> list[dict[str, Any]]:
 
 
 def roofline(sides: list[Side]) -> dict[str, Any]:
-    """Returns a roofline plot: operations per second against operations per byte, with the ceilings of all devices that occur. Operations and bytes
+    """Returns a roofline plot: operations per second against operations per byte, with the ceilings of all the devices involved. Operations and bytes
     are those of the task, counted once, so a program that moves more data is plotted lower rather than further left."""
     points, roofs = [], {}
     for side in sides:
@@ -37,7 +37,7 @@ def roofline(sides: list[Side]) -> dict[str, Any]:
 
 
 def attempts(sides: list[Side]) -> list[dict[str, Any]]:
-    """For each run among the sides that tried several programs, lists all of them in order. Each run is listed only once. `speedup` is null for a
+    """Lists all the programs of each run on these sides that tried more than one, in order. Each run is listed only once. `speedup` is null for a
     program that did not pass; the verdict explains why."""
     found: dict[Any, dict[str, Any]] = {}
     for side in sides:

@@ -58,7 +58,7 @@ class Step:
 
 
 def steps_of(sides: list[Side]) -> list[Step]:
-    """Returns all steps of all plans, in the order in which plans first name them, followed by the kernels without a step, by kind."""
+    """Returns all steps of all plans, in the order in which plans first name them, followed by the kernels without a step, grouped by kind."""
     plans = [plan_of(side) for side in sides]
     found: dict[tuple[str, ...], Step] = {}
     for at, plan in enumerate(plans):

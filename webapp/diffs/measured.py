@@ -36,7 +36,7 @@ class NotMeasurable(ValueError):
 
 @dataclass(frozen=True)
 class Terms:
-    """The settings with which the newer program was verified and with which its hunks are measured."""
+    """The settings used to verify the newer program and to measure its hunks."""
 
     queue: str
     precision: str

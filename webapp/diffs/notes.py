@@ -22,8 +22,8 @@ _SIGNS = {"bad": "✕", "warn": "▲", "info": "i", "use": "▤", "time": "◷"}
 
 @dataclass(frozen=True)
 class Note:
-    """A note on a line. The tone `use` marks the resources that the compiler assigned to a kernel, and `time` marks a measured time. The other tones
-    express severity."""
+    """A note on a line. The `use` tone marks the resources that the compiler assigned to a kernel, and the `time` tone marks a measured time. The
+    other tones express severity."""
 
     tone: Literal["bad", "warn", "info", "use", "time"]
     text: str

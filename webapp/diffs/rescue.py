@@ -1,4 +1,4 @@
-"""Recovers hunks whose verifier has died by requesting them again or giving up on them."""
+"""Recovers hunks whose verifier has died: either requests them again or gives up on them."""
 
 from __future__ import annotations
 

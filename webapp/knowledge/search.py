@@ -18,7 +18,7 @@ SQL = statements(__file__)
 
 BEGIN, END = "\x02", "\x03"  # markers around highlighted text; no document can contain them
 HEADLINE = f'StartSel={BEGIN}, StopSel={END}, MaxFragments=2, MaxWords=36, MinWords=12, FragmentDelimiter=" … "'
-MOST_WORDS = 40  # limit for an agent's query
+MOST_WORDS = 40  # limit on an agent's query
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ HEAD, TAIL = 19, 2  # sizes in bytes: the header (signature, flags and an empty 
 
 
 class Counted(NamedTuple):
-    """One row that counts. Figures that were not measured are None."""
+    """One row that counts towards the ranking. Figures that were not measured are None."""
 
     result: int
     confirmed: bool
@@ -51,7 +51,8 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True)
 class Columns:
-    """The rows that count, stored by column. `runs` is the number of runs behind each median. Figures that were not measured are NaN."""
+    """The rows that count towards the ranking, stored by column. `runs` is the number of runs behind each median. Figures that were not measured are
+    NaN."""
 
     entry: np.ndarray
     subject: np.ndarray

@@ -22,7 +22,7 @@ VISIBILITY = [(PRIVATE, "only me"), (TEAM, "the team"), (EVERYONE, "everyone who
 
 
 class Covering(TypedDict):
-    """The columns of an index from which queries are answered without reading the rows."""
+    """The columns of an index that answers queries without reading the rows."""
 
     fields: list[str]
     include: list[str]
@@ -125,7 +125,7 @@ class Result(models.Model):
             models.Index(fields=["subject", "setup"], name="board_subject"),
             models.Index(fields=["team", "finished_at"], name="board_team"),
             models.Index(fields=["-finished_at", "-id"], name="board_newest"),
-            # Index-only scans count the visible rows by every column that can be filtered.
+            # Lets index-only scans count the visible rows by each column that can be filtered.
             models.Index(
                 fields=["visibility", "team", "setup", "entry", "confirmed", "verdict", "program_class", "maker"], name="board_seen"
             ),

@@ -102,7 +102,7 @@ def _narrowed(setup: int, entries: Sequence[int] | None, subjects: Sequence[int]
 def _one_a_task(rows: Columns) -> Columns:
     """Merge rows of the same entry and task.
 
-    If several teams have such rows, take the median of their medians, by the same measure that selected each of them (counting.py).
+    If several teams have such rows, take the median of their medians, using the measure by which each of them was selected (counting.py).
     """
     if not len(rows):
         return rows

@@ -1,7 +1,7 @@
 """The training runs under `LEARNING_DIR`: their states, and who may see what.
 
 A training run belongs to the team named in its `run.json` (`train --team SLUG`), and only members of that team can see it. A training run without a
-team belongs to the installation. Everybody who is signed in can see its curves. Its rollouts contain tasks of teams, so only an installation with a
+team belongs to the installation. Every signed-in person can see its curves. Its rollouts contain tasks of teams, so only an installation with a
 single account shows them.
 """
 

@@ -73,7 +73,8 @@ class ModelCall(models.Model):
 
 
 class Replay(models.Model):
-    """A run's request that somebody has resent, edited or to a different model. A replay belongs to no trace, so it doesn't change the run."""
+    """A run's request that somebody has resent, possibly edited or to a different model. A replay belongs to no trace, so it doesn't change the
+    run."""
 
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="replays")

@@ -89,7 +89,7 @@ def _tell(run: Run, event: Kind, detail: dict[str, Any], people: list[int | None
 
 
 def send(event: str, run: Run, text: str, detail: dict[str, Any], people: Iterable[int]) -> None:
-    """Queues a message for each hook of the team and of the given people that subscribes to this event."""
+    """Queues a message for each hook that belongs to the team or to one of the given people and subscribes to this event."""
     hooks = Hook.objects.filter(team=run.team_id, active=True)
     told = set(people)
     for hook in hooks:

@@ -8,7 +8,7 @@ from procrastinate.contrib.django import app
 
 from webapp.runs.jobs import ORCHESTRATOR
 
-BACK_OFF = (10, 60, 300, 1800, 7200)  # seconds before each retry; after the last retry the message has failed
+BACK_OFF = (10, 60, 300, 1800, 7200)  # seconds before each retry; after the last retry, the message is marked as failed
 KEPT = 50  # number of messages listed per hook
 
 

@@ -19,7 +19,7 @@ def new_key() -> str:
 
 
 class Hook(models.Model):
-    """An address that receives notifications: those for `person` if one is set, and otherwise all of the team's. The address may contain a
+    """An address that receives notifications: those for `person` if one is set, or otherwise all those for the team. The address may contain a
     secret."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

@@ -1,4 +1,4 @@
-"""An anchor is the place to which a comment refers. It is read from a request and checked against the run. Stored as JSON in `Thread.anchor`:
+"""An anchor is the place that a comment refers to. It is read from a request and checked against the run. Stored as JSON in `Thread.anchor`:
 
 {"kind": "run"}
 {"kind": "event", "seq": 41, "label": "candidate.proposed"}

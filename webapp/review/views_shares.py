@@ -57,7 +57,7 @@ def revoke(request: HttpRequest, run_id: uuid.UUID, share_id: uuid.UUID) -> Http
 @never_cache
 @require_GET  # excludes HEAD, because a link preview is not a visit
 def shared(request: HttpRequest, token: str) -> HttpResponse:
-    """Opens the page for which the link was created. The visitor needs no account and is not signed in."""
+    """Opens the page that the link was created for. The visitor needs no account and is not signed in."""
     share = shares.of_token(token)
     if share is None or share.state != "open":
         return guests.ended(request, share)

@@ -21,7 +21,7 @@ from webapp.review.models import Comment, Thread
 from webapp.review.places import thread_href
 from webapp.runs.access import run_for
 
-MOST_PEOPLE = 8  # suggested at a time
+MOST_PEOPLE = 8  # maximum number of names suggested at a time
 AGAINST_WORDS = ("", "parent", "task")
 
 

@@ -34,7 +34,7 @@ def settings_now(run: Run) -> Settings:
 
 
 def refused_at(run: Run) -> int | None:
-    """Return the event from which a run that exhausted its budget can be continued, which is the last one before the first refusal."""
+    """Return the last event before the first refusal, from which a run that exhausted its budget can be continued."""
     return refusal(events_of(run))
 
 

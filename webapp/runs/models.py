@@ -165,7 +165,7 @@ class Event(models.Model):
         return read(self.kind, self.payload)
 
     def said(self, kind: type[Said]) -> Said:
-        """Return the payload of an event of this kind. Raises `TypeError` for another kind."""
+        """Return the payload of an event of this kind. Raises `TypeError` if the event is of a different kind."""
         body = self.body
         if not isinstance(body, kind):
             raise TypeError(f"{self.kind} is not {kind.kind}")

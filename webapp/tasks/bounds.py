@@ -179,7 +179,7 @@ class _Scope:
         return self.rows(made.args[0]) if isinstance(made, ast.Call) and made.args else None
 
     def resolved(self, value: ast.expr) -> ast.expr:
-        """Return the value as a number if it has one, so that it means the same in another constructor."""
+        """Return the value as a number if possible, so that it has the same meaning in another constructor."""
         number = self.number(value)
         return value if number is None else ast.Constant(number)
 

@@ -63,7 +63,7 @@ class Queue:
 
 
 def estimate(teams: QuerySet[Any], *, workflow: str, device_kind: str, models: set[str], task_sha: str = "") -> Estimate:
-    """Estimate from earlier runs of the same task if there are enough of them, and otherwise from runs of all tasks.
+    """Estimate from earlier runs of the same task if there are enough of them, or else from runs of all tasks.
 
     `models` are the profiles of the three roles.
     """
@@ -80,7 +80,7 @@ def estimate(teams: QuerySet[Any], *, workflow: str, device_kind: str, models: s
 
 
 def of_run(run: Run) -> Estimate:
-    """Estimate from runs that are similar to an existing one."""
+    """Return an estimate based on runs similar to an existing one."""
     team = Team.objects.filter(pk=run.team_id)
     return estimate(team, workflow=run.workflow, device_kind=run.device_kind, models=_models(run.settings), task_sha=run.task.sha)
 

@@ -139,7 +139,7 @@ class RunForm(forms.Form):
             return ""
 
     def search(self) -> dict[str, Any]:
-        """Return the settings beyond those of this form."""
+        """Return the settings that this form does not contain."""
         raise NotImplementedError
 
     def settings(self) -> Settings:

@@ -12,7 +12,7 @@ from verifier.source import Problem, SourceError, parse, top_level
 from webapp.tasks.bounds import IndexBounds, Rows
 
 MODULE_BASES = {"nn.Module", "torch.nn.Module", "Module"}
-# Patterns by which a tensor's name suggests its values.
+# Patterns for names that suggest the values of a tensor.
 MASKS = re.compile(r"mask", re.IGNORECASE)
 INDICES = re.compile(r"(^|_)(ids?|idx|index|indices|tokens?|labels?|targets?|positions?)($|_)", re.IGNORECASE)
 PLAIN_TYPES = {"int", "float", "bool", "str"}

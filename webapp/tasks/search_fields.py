@@ -22,8 +22,8 @@ CODER_MODES = {"one": "one agent", "frontend+mid-end": "a pair: one makes it rig
 FIRST_PROGRAMS = {"coder": "the model's own", "built-in": "the compiler's, which the model improves"}
 AUTO = "auto"
 AUTO_SAYS = "The built-in compiler searches by descend, a language model by stitch, unless your latest arena found another better."
-# Limits that a newcomer selects with one word; "own" uses the fields. The units missing from an amount limit language models, and their fields keep
-# their values.
+# Limits that a newcomer selects with one word; "own" uses the fields. An amount does not set the limits on language models; their fields keep their
+# values.
 BUDGETS = {
     "quick": ("Quick", {"candidates": 3, "minutes": 10, "verifier_minutes": 4}),
     "normal": ("Normal", {"candidates": 8, "minutes": 30, "verifier_minutes": 10}),

@@ -101,7 +101,7 @@ def people(request: HttpRequest, words: list[str]) -> Iterator[Hit]:
 
 
 def kernels(request: HttpRequest, words: list[str]) -> Iterator[Hit]:
-    """Yield kernels if parts of their names begin with the words, newest candidate first."""
+    """Yield kernels with name parts that begin with the given words, newest candidate first."""
     query = _beginnings(" ".join(words).replace("_", " "))
     if not query:
         return
@@ -113,7 +113,7 @@ def kernels(request: HttpRequest, words: list[str]) -> Iterator[Hit]:
 
 
 def events(request: HttpRequest, words: list[str]) -> Iterator[Hit]:
-    """Yield messages from people and agents if words in them begin with the given words."""
+    """Yield messages from people and agents that contain words beginning with the given ones."""
     query, teams = _beginnings(" ".join(words)), list(teams_with(request).values_list("pk", flat=True))
     if not query:
         return

@@ -30,7 +30,7 @@ class Collected:
     rows: list[Row] = field(default_factory=list)
     runs: int = 0
     skipped: Counter[str] = field(default_factory=Counter)  # reasons for leaving rows out, without candidate numbers
-    unusable: dict[str, str] = field(default_factory=dict)  # unusable runs with the reason, by name
+    unusable: dict[str, str] = field(default_factory=dict)  # reasons why runs are unusable, keyed by the runs' names
 
 
 def collect(traces: Iterable[tuple[str, RunTrace | str]], scrubber: Scrubber, say: Say = lambda line: None) -> Collected:
@@ -75,7 +75,7 @@ def without_leaks(rows: Sequence[Row], report: LeakReport) -> list[Row]:
 
 
 def with_few_cheats(rows: Sequence[Row]) -> list[Row]:
-    """Limits cheats to at most a share of `MOST_CHEATS` in each split; their ids determine which ones are kept."""
+    """Limits cheats to a share of at most `MOST_CHEATS` of each split; their ids determine which ones are kept."""
     kept: list[Row] = []
     for name in dict.fromkeys(row.split for row in rows):
         mine = [row for row in rows if row.split == name]

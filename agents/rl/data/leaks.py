@@ -12,7 +12,7 @@ from typing import Any
 
 from agents.rl.data.structure import NoReference, Structure, structure
 
-ALIKE = 0.8  # share of common features at which the difference is only a line or two
+ALIKE = 0.8  # share of common features at which two structures differ in only a line or two
 SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}
 
 
@@ -69,7 +69,7 @@ class Index:
 
 
 def structures(tasks: Mapping[str, str]) -> tuple[dict[str, Structure], list[str]]:
-    """Returns the structure of each source by name, and the names of the sources that could not be read."""
+    """Returns the structure of each source, keyed by name, and the names of the sources that could not be read."""
     found, unread = {}, []
     for name, source in tasks.items():
         try:
@@ -80,7 +80,7 @@ def structures(tasks: Mapping[str, str]) -> tuple[dict[str, Structure], list[str
 
 
 def leaks(train: Mapping[str, str], held_out: Mapping[str, str]) -> LeakReport:
-    """Compares two sets of sources, given by name. A pair counts if the two sources are similar, or if they differ only in names, order and
+    """Compares two sets of sources, each keyed by name. A pair counts if the two sources are similar, or if they differ only in names, order and
     constants."""
     held, unread_held = structures(held_out)
     mine, unread = structures(train)
@@ -94,7 +94,7 @@ def leaks(train: Mapping[str, str], held_out: Mapping[str, str]) -> LeakReport:
 
 def split(tasks: Mapping[str, str], seed: int = 0, fixed: Mapping[str, str] | None = None) -> dict[str, str]:
     """Returns a split ("train", "validation", "test") for each name. Tasks that are similar, directly or through other tasks, get the same split. It
-    is drawn from the hash of their structure, so a task keeps its split when others are added. `fixed`: splits assigned earlier; a group that
+    is drawn from the hash of their structure, so a task keeps its split when other tasks are added. `fixed`: splits assigned earlier; a group that
     contains such a task keeps its split."""
     known, unread = structures(tasks)
     parent = {name: name for name in known}
@@ -131,7 +131,7 @@ def _drawn(key: str, seed: int) -> str:
 
 
 def tasks_below(folders: Iterable[Path]) -> dict[str, str]:
-    """Returns sources by path, from the given task files and folders. Raises `FileNotFoundError` if no task files are found."""
+    """Returns the sources in the given task files and folders, keyed by path. Raises `FileNotFoundError` if no task files are found."""
     found: dict[str, str] = {}
     for folder in folders:
         files: Sequence[Path] = [folder] if folder.is_file() else sorted(p for p in folder.rglob("*.py") if not p.name.startswith("_"))

@@ -95,8 +95,8 @@ async def programs(
     tasks: Sequence[dict[str, Any]], client: Runs, device: DeviceFigures, into: Lines, settled: Lines, seed: int, say: Say, at_once: int = 1
 ) -> int:
     """Creates rows for every task: programs that passed (skill 1), steps from slow and wrong programs to the tuned one (skill 2), and a few cheats.
-    `settled` is called with each finished task. A task that could not be measured because of the host stays unfinished; rows of it that are already
-    in `into` are not created again."""
+    `settled` is called with each finished task. A task that could not be measured because of the host stays unfinished; any of its rows that are
+    already in `into` are not created again."""
     known, made = {row["id"] for row in into}, 0
 
     async def one(place: int, line: dict[str, Any]) -> None:

@@ -28,13 +28,13 @@ LEFT_OUT = frozenset({"hack", "retracted", "questioned"})  # human verdicts that
 
 @dataclass(frozen=True)
 class RunTrace:
-    """A finished run: its events, its artefacts by hash, and who consented to its use for training."""
+    """A finished run: its events, its artefacts keyed by hash, and the person who consented to its use for training."""
 
     events: Sequence[Event]
     artefact: Callable[[str], bytes]
     agreement: str
     origin: str  # "trace" or "database"
-    verdicts: Mapping[int, str] = field(default_factory=dict)  # verdicts given by people, by candidate
+    verdicts: Mapping[int, str] = field(default_factory=dict)  # verdicts given by people, keyed by candidate
 
 
 @dataclass(frozen=True)

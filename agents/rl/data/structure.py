@@ -1,10 +1,10 @@
 """Describes what a task's reference computes, independently of how it is written. Sources are parsed, never run.
 
-The code is read as a data-flow graph that connects each operator to the operators that produced its arguments. The following differences are
-therefore ignored: names, comments, annotations, temporaries, constants (literal, computed, named, or passed to a constructor), the order of
-definitions and of independent lines, import style, and `x.mean(-1)` versus `torch.mean(x, dim=-1)`. There are two measures. Two references have the
-same `key` if all of their operators and their data flow are equal. The overlap of their `features` (an operator with its inputs, one and two steps
-back) measures their similarity, even if a line was added.
+The code is read as a data-flow graph that connects each operator to the operators that produced its arguments. The following differences therefore do
+not matter: names, comments, annotations, temporaries, constants (literal, computed, named, or passed to a constructor), the order of definitions and
+of independent lines, import style, and `x.mean(-1)` versus `torch.mean(x, dim=-1)`. There are two measures. Two references have the same `key` if all
+of their operators and their data flow are equal. The overlap of their `features` (an operator with its inputs, one and two steps back) measures their
+similarity, even if a line was added.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SAME = {"mult": "mul", "matmult": "matmul", "truediv": "div", "multiply": "mul",
 
 
 class NoReference(ValueError):
-    """Raised for a source that cannot be parsed or that computes nothing."""
+    """Raised if a source cannot be parsed or computes nothing."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Structure:
     features: frozenset[tuple[str, int]] = field(repr=False)  # (feature, number of earlier occurrences), so that repetitions count
 
     def similarity(self, other: Structure) -> float:
-        """Returns the Jaccard similarity, between 0 and 1; structures with the same key have 1."""
+        """Returns the Jaccard similarity, between 0 and 1; structures with the same key have a similarity of 1."""
         if self.key == other.key:
             return 1.0
         both = len(self.features & other.features)
@@ -93,7 +93,7 @@ class _Flow:
         self.constants = {name for one in classes for line in one.body if isinstance(line, ast.Assign) for name in _stored(line)}
         self.attributes |= dict.fromkeys(self.constants, NUMBER)
         stored = {n.attr for n in ast.walk(module) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
-        self.named = (self.own | stored) - OF_TENSORS  # attributes whose names were chosen in the source
+        self.named = (self.own | stored) - OF_TENSORS  # attributes whose names the source chose
         for function in sorted(functions, key=lambda function: function.name != "__init__"):
             # A constructor's arguments are sizes, so they count as constants, as they would if they were literals in the code.
             given = NUMBER if function.name == "__init__" else INPUT

@@ -18,7 +18,7 @@ SIZES: Mapping[Shape, Mapping[str, tuple[int, ...]]] = {
     TOKENS: {"batch": (2, 4, 8), "tokens": (64, 128, 200, 256), "features": (64, 128, 384, 512)},
     IMAGE: {"batch": (4, 8, 16), "channels": (8, 16, 32, 48), "height": (16, 28, 32, 56), "width": (16, 28, 32, 56)},
 }
-MOST_TRIES = 60  # draws per requested task before the generator counts as exhausted
+MOST_TRIES = 60  # draws per requested task before the generator is considered exhausted
 INPUTS = ("torch.randn", "torch.rand")
 
 
@@ -124,8 +124,9 @@ def drawn(seed: int, number: int) -> Chain:
 
 
 def generate(count: int, seed: int, against: Mapping[str, str], say: Callable[[str], None] = lambda line: None) -> Iterator[SyntheticTask]:
-    """Yields `count` tasks with different structures, none of which is similar to a source in `against` (sources by name). The first n tasks are the
-    same for every `count`. Raises `Exhausted`, or `ValueError` if a source in `against` cannot be read, because its similarity would be unknown."""
+    """Yields `count` tasks with different structures, none of which is similar to a source in `against` (sources keyed by name). The first n tasks
+    are the same for every `count`. Raises `Exhausted`, or `ValueError` if a source in `against` cannot be read, because its similarity would be
+    unknown."""
     known, unread = structures(against)
     if unread:
         raise ValueError(f"{unread[0]} cannot be read as Python, so no task can be compared with it")

@@ -1,8 +1,8 @@
 """The searches to compare. Each yields a curve: the share of the best known speed reached after each program.
 
 `random` and `descend` are the arena's own workflows, run on the real engine. In the arena, a point uses up one program of the budget even if it
-generates one that was measured before, whereas a real run never measures identical programs twice. Results are therefore given for both methods of
-counting. For the policy, repeats are free.
+generates a program that was measured before, whereas a real run never measures identical programs twice. Results are therefore given for both methods
+of counting. For the policy, repeats are free.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def searched(course: Course, pick: Pick, seed: int, programs: int) -> Curve:
 
 
 def by_policy(scorer: Scorer, seed: int = 0, temperature: float = 0.0) -> Pick:
-    """Returns a picker that follows the policy's preferences. At temperature 0 it always picks the preferred move; otherwise it samples, so nearly
-    equal moves also get their turn."""
+    """Returns a picker that follows the policy's preferences. At temperature 0 it always picks the preferred move; otherwise it samples, so moves
+    that are nearly as good are also tried."""
     draw = np.random.default_rng(seed)
 
     def pick(search: Search, seen: Seen) -> int:
@@ -125,7 +125,7 @@ def strategy_of(search: Search, seen: Seen, place: int) -> str:
 
 
 def own_records(search: Search) -> dict[str, Record]:
-    """Returns the record of this search's programs. Each is compared with the fastest earlier program from which it differs in one choice."""
+    """Returns the record of this search's programs. Each is compared with the fastest earlier program that differs from it in one choice."""
     found: dict[str, Record] = {}
     for number, one in enumerate(search.tried):
         near = [e for e in search.tried[:number] if e.us and sum(a != b for a, b in zip(e.point, one.point, strict=True)) == 1]

@@ -16,7 +16,7 @@ from agents.arena.played_verifier import NOISE
 from agents.moving.features import Seen, look
 from agents.moving.known import Choice, Facts, Point, Search, Tried
 
-RARE, MORE = 0.05, 5.0  # share of a varied task's values with a larger effect, and the factor by which it is larger
+RARE, MORE = 0.05, 5.0  # share of a varied task's values that have a larger effect, and the factor by which the effect is larger
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Course:
 
     @cached_property
     def alike(self) -> dict[int, list[int]]:
-        """Returns the marks of all points that generate the same program, by the program's number. Generating code is free, so a search may use
+        """Returns the marks of all points that generate the same program, keyed by the program's number. Generating code is free, so a search may use
         them."""
         found: dict[int, list[int]] = defaultdict(list)
         points = product(*(range(len(axis.values)) for axis in self.landscape.axes))

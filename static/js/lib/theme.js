@@ -12,7 +12,7 @@ export function toggleTheme() {
     if (isSystem) localStorage.removeItem("theme");
     else localStorage.setItem("theme", next);
   } catch {
-    // In that case, the choice is not remembered.
+    // Storage is blocked, so the choice is not remembered.
   }
   // A canvas doesn't follow CSS variables automatically.
   document.dispatchEvent(new CustomEvent("themechange", { detail: next }));

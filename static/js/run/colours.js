@@ -25,6 +25,6 @@ async function paint(block, code, language) {
     const { pieces } = await parsers;
     block.replaceChildren(...pieces(code, language).map(([text, name]) => (name ? h("span", { class: name }, text) : document.createTextNode(text))));
   } catch {
-    // In that case, the code stays plain.
+    // The parsers could not be loaded, so the code stays plain.
   }
 }

@@ -247,7 +247,7 @@ function floorCell(step) {
   return h("td", { class: "nowrap" }, ms(step.floor_ms), more ? h("span", { class: "cell-sub" }, more) : null);
 }
 
-// Converts any value that a writer put there to text.
+// Converts a value to text, whatever its type.
 function shown(value) {
   if (value == null) return "";
   if (typeof value === "number") return `${times(value)}×`;

@@ -1,4 +1,4 @@
-// Answers a visitor's first questions: is the run making progress, how certain is that, and what has it cost?
+// Answers a visitor's first questions: is the run making progress, how certain is the result, and what has it cost?
 import { chip, count, interval, ms, seconds, statusOf } from "./format.js";
 import { h, setText } from "./dom.js";
 import { figuresOf, headlineOfRun, NAMES, outcomeChip, toGoOn, useful } from "./headline.js";

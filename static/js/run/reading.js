@@ -1,4 +1,4 @@
-// Keeps the full texts that the reader has opened: messages, exchanges with models, and cut strings. Rows come and go, but this data stays.
+// Keeps the full texts that the reader has opened: messages, exchanges with models, and truncated strings. Rows come and go, but this data stays.
 async function ask(url) {
   const answer = await fetch(url, { credentials: "same-origin", headers: { accept: "application/json" } });
   if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error ?? `the server answered ${answer.status}`);
@@ -11,7 +11,7 @@ export class Reading {
     this.changed = changed;
     this.messages = new Map(); // item id -> {text, next, characters, loading, error}
     this.calls = new Map(); // item id -> {texts, settings, loading, error}
-    this.strings = new Map(); // item id -> {fields: {name: text}} for strings that arrived cut
+    this.strings = new Map(); // item id -> {fields: {name: text}} for strings that arrived truncated
   }
 
   of(item) {
@@ -92,7 +92,7 @@ export class Reading {
     this.changed(item);
   }
 
-  // The events as they were written, for copying and for strings that arrived cut.
+  // The events as they were written, for copying and for strings that arrived truncated.
   async events(seqs) {
     const found = await Promise.all(seqs.map((seq) => ask(`events?since=${seq - 1}&limit=1`)));
     return found.flatMap(({ events }) => events);

@@ -11,7 +11,7 @@ export function createState() {
     },
     spans: new Map(), // path -> span
     roots: [], // paths of spans without a parent, in the order in which they were opened
-    items: [], // the conversation, in order of first appearance; `index` of an item is its position here
+    items: [], // the conversation, in order of first appearance; an item's `index` is its position here
     itemById: new Map(),
     messages: new Map(), // message id -> its item
     candidates: new Map(), // number -> candidate

@@ -1,4 +1,4 @@
-// The tree of spans shows the parts of the run, how each ended, and its usage, which is also included in that of its parents.
+// The tree of spans shows the parts of the run, how each of them ended, and what it used. A span's usage includes that of the spans below it.
 import { h, setText } from "./dom.js";
 import { count, seconds, shortStatus, statusOf, times } from "./format.js";
 import { write } from "./selection.js";

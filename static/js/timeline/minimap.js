@@ -2,7 +2,7 @@
 // aligned timelines, so the same position in both strips is the same moment.
 import { busyWithin } from "./tracks.js";
 
-const MOST_BANDS = 4; // more devices share one band
+const MOST_BANDS = 4; // if there are more devices, they share one band
 
 export class Minimap {
   constructor(canvas) {

@@ -10,7 +10,7 @@ const LETTER = 7.23; // width of a character in the 12 px monospace font, in CSS
 const COUNTER_HUE = 2; // index in the palette
 const LEAST_LABEL = 30;
 const LEAST_TEXT = 16; // minimum height in px of a track with a line of text
-const MOST_LABELS = 700; // per frame; boxes are not sorted by width, so this is far more than a person can read
+const MOST_LABELS = 700; // per frame; boxes are not sorted by width, so the limit is far higher than the number a person can read
 
 export class Painter {
   constructor(canvas) {

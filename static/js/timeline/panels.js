@@ -23,7 +23,7 @@ export class Panels {
     this.hits = h("section", { class: "timeline-hits", "aria-label": "Hits of the search", hidden: true });
     this.table = h("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": "The table of the range" });
     this.tables = h("div", { class: "timeline-tables" }, this.tableTools(), this.table);
-    // The difference of two timelines is the point of a comparison, so it is shown above them, in reserved space.
+    // The difference between two timelines is the point of a comparison, so it is shown above them, in reserved space.
     const comparing = box.lanesWanted > 1;
     this.first = h("section", { class: "timeline-first", "aria-label": "Difference by kernel", hidden: !comparing }, comparing ? this.tables : null);
     // Hidden until there are figures, so that nothing shifts when they appear.

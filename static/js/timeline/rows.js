@@ -140,6 +140,6 @@ export function rememberHeight(name) {
   try {
     localStorage.setItem(STORED, name);
   } catch {
-    // In that case, the height is not remembered.
+    // Storage is blocked, so the height is not remembered.
   }
 }

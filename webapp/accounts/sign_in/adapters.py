@@ -72,7 +72,7 @@ class AccountAdapter(DefaultAccountAdapter):
             return False
 
     def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
-        """Counts attempts by name and address together. If only the name counted, a stranger could lock the account."""
+        """Counts attempts by name and address together. If attempts were counted by name alone, a stranger could lock the account."""
         return f"{super()._get_login_attempts_cache_key(request, **credentials)}:{get_ip(request)}"
 
     def post_login(self, request: HttpRequest, user: User, **options: Any) -> HttpResponse:

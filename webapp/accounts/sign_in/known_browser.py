@@ -1,7 +1,7 @@
 """Browsers in which somebody has signed in before.
 
-Wrong passwords are counted by name and address. If many people share one address (in an office, or behind a proxy that is not configured), a stranger
-there could use up everybody else's attempts. Attempts from a browser in which a person has signed in before are therefore counted separately, and
+Failed sign-ins are counted by name and address. If many people share one address (in an office, or behind a proxy that is not configured), a stranger
+there could use up everybody else's attempts. Attempts from a browser in which a person has signed in before are therefore counted separately, but
 only for that person's name. Strangers can neither lock such a browser nor gain access through it.
 """
 

@@ -15,11 +15,12 @@ log = logging.getLogger(__name__)
 
 
 class SecretLost(Exception):
-    """Raised if a second-factor secret cannot be read because it was encrypted with another SECRET_KEY."""
+    """Raised if a second-factor secret cannot be read because it was encrypted with a different SECRET_KEY."""
 
 
 def says_what_is_lost(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Responds with 409 and explains what happened and who can fix it. Without the secret every code is wrong, so nobody can sign in this way."""
+    """Responds with 409 and explains what happened and who can fix it. Without the secret, no code can be verified, so the person cannot sign in with
+    a second factor."""
 
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:

@@ -10,8 +10,8 @@ COVERING = {
     ],
 }  # fmt: skip
 
-# Each statement of the function sees what was committed when it begins, so the selection starts after the previous lock holder has committed. Without
-# the lock, neither of two concurrent transactions would see the other's row, and both rows would count.
+# Each statement in the function sees what had been committed when the statement began, so the selection sees the rows of the previous lock holder.
+# Without the lock, neither of two concurrent transactions would see the other's row, and both rows would count.
 TAKE_TURNS = """
 CREATE OR REPLACE FUNCTION leaderboard_follow_result() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE

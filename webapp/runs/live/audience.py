@@ -1,7 +1,7 @@
 """Serves the open pages of one run. For all pages together, new events are read, access rights are checked and frames are encoded only once.
 
-One task of the audience serves, from memory, all viewers that have reached the head of the trace. A viewer falls behind if its page was opened late
-or acknowledges slowly. It then catches up in a separate task at its own pace and rejoins the others.
+A single task in the audience serves, from memory, all viewers that have reached the head of the trace. A viewer falls behind if its page was opened
+late or acknowledges slowly. It then catches up in a separate task at its own pace and rejoins the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from webapp.runs.live.rights import Person, allowed
 
 log = logging.getLogger(__name__)
 
-CHECK_SECONDS = 2.0  # longest time for which a lost right remains effective if its loss was not announced (webapp/accounts/lost_access.py)
+CHECK_SECONDS = 2.0  # the longest that a lost right stays in effect if its loss was not announced (webapp/accounts/lost_access.py)
 
 # The window: the server stops sending to a page that has this much unacknowledged data, so a socket's buffer never holds more than this plus one
 # frame. A page acknowledges at least every 8 frames or 65,536 characters (static/js/run/connection.js), so a connection with a latency of half a
@@ -167,7 +167,7 @@ class Audience:
             viewer.catching_up = None
 
     async def _check(self, viewers: Iterable[Viewer]) -> None:
-        """Check rights again after an access change was announced, and every `CHECK_SECONDS` for viewers that are being sent events."""
+        """Check rights again after an access change has been announced, and every `CHECK_SECONDS` for viewers that are being sent events."""
         epoch, now = hub().access_epoch, time.monotonic()
         due = [viewer for viewer in viewers if viewer.epoch != epoch or now - viewer.checked > CHECK_SECONDS and viewer.cursor != self.feed.head]
         if not due:

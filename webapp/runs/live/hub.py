@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 SAFETY_POLL_SECONDS = 15.0
 RECONNECT_SECONDS = 0.5
-RECONNECT_GIVE_UP_SECONDS = 3.0  # then the pool gives up, and the next reader reconnects immediately instead of waiting for the next retry
+RECONNECT_GIVE_UP_SECONDS = 3.0  # after this time the pool gives up, and the next reader reconnects immediately instead of waiting for a retry
 READERS = 4
 
 # The time between two wake-ups of a run's followers. Streamed text arrives as small events, and each wake-up sends a frame to every follower, so all

@@ -1,4 +1,4 @@
-"""Records the clock version with which each verification was measured, and flags verifications measured with an earlier version."""
+"""Records the version of the clock that timed each verification, and flags verifications timed by an earlier version."""
 
 import json
 

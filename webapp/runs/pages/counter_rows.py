@@ -58,7 +58,8 @@ class CounterRow:
 
 
 def counter_rows(profile: Profile | None) -> list[CounterRow]:
-    """Return the kernels with the longest durations for which more than the duration is known. The program's own kernels come first among equals."""
+    """Return the longest-running kernels, limited to those for which more than the duration is known. The program's own kernels come first among
+    equals."""
     if profile is None:
         return []
     known = [kernel for kernel in profile.kernels if kernel.metrics or kernel.resources or kernel.occupancy_possible is not None]

@@ -1,4 +1,4 @@
-"""Selects the runs for a list: search, filters, order and cursor pagination, with which the last page costs no more than the first."""
+"""Selects the runs for a list: search, filters, order and cursor pagination, which makes the last page no more expensive than the first."""
 
 from __future__ import annotations
 

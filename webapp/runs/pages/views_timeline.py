@@ -87,7 +87,7 @@ def timeline_trace(request: HttpRequest, run_id: uuid.UUID, sha: str) -> HttpRes
 
 
 def timeline_of(run: Run, sha: str) -> Artefact:
-    """Return a timeline that one of the run's events refers to. Raises `Http404` for any other."""
+    """Return a timeline that one of the run's events refers to. Raises `Http404` for any other timeline."""
     stored = get_object_or_404(Artefact, team=run.team, sha=sha, media_type=MEDIA_TYPE)
     if not belongs_to(run, sha):
         raise Http404("no such timeline")

@@ -40,7 +40,7 @@ class QueuedVerifier:
     def _queue(self, run: uuid.UUID) -> str:
         """Return the queue for the run's next job.
 
-        A run that may use any GPU gets a free GPU of the same model as its first job, because its figures are compared with that job's.
+        A run that may use any GPU gets a free GPU of the same model as its first job used, because its figures are compared with those of that job.
         """
         return queue_for(self.device, model_met(run) if self.device == "cuda" else "")
 
