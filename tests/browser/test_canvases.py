@@ -150,8 +150,7 @@ def test_the_overview_shows_what_is_on_the_screen(opened, ratio: float):
 @pytest.mark.parametrize("canvas", [".timeline-minimap", ".timeline-canvas"])
 @RATIOS
 def test_nothing_of_an_earlier_frame_shows_through(opened, ratio: float, canvas: str):
-    """Compares a view reached directly with the same view after a frame whose window ended at the last column, which may be a fraction of a CSS
-    pixel."""
+    """Compares a view with the same view drawn after a frame that reached the last column, which may be a fraction of a CSS pixel wide."""
     page = opened(ratio, "linear-norm-h200-nsys")
     pictures = page.evaluate(
         """([selector]) => {

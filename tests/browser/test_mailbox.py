@@ -111,7 +111,7 @@ def test_a_run_by_copy_and_paste(installation, page: Page, context, patient):
 
 
 def wait_for_one(page: Page, base: str, run: str, answer, *, done: bool) -> bool:
-    """Waits until there is a prompt (the list refreshes itself) or the run has ended. `done` means that no further prompt is required."""
+    """Waits until there is a prompt (the list refreshes itself) or the run has ended. `done` means that no further prompt is expected."""
     for _ in range(PATIENCE // 5):
         if page.url.rstrip("/") != f"{base}/mailbox":
             page.goto(f"{base}/mailbox/")

@@ -31,7 +31,7 @@ def test_any_routing(name, precision):
         x = changed(found.inputs[0])
         with torch.no_grad():
             eager, exact, given = found.twin().cuda()(x.cuda()), found.twin().double()(x.double()), x.cuda()
-        program(given)  # builds, and stacks weights
+        program(given)  # builds the kernels and stacks the weights
         torch.cuda.set_sync_debug_mode("error")
         try:
             got = program(given)

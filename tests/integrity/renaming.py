@@ -1,8 +1,8 @@
 """Rewrites a program with different names, so that a rule that looks for words, comments or docstrings no longer matches it.
 
-It renames the names that the source itself binds: modules' and functions' locals, functions, classes, parameters, attributes that it defines, and the
-functions, kernels and types of its C++ and CUDA strings, both in Python and in the strings. Names given by an outside API stay: `ModelNew`,
-`forward`, dunder names, attributes of torch, ctypes and the standard library, keywords of calls, and names in the task, by which its state is loaded.
+It renames everything that the source itself defines: modules' and functions' locals, functions, classes, parameters, attributes, and the functions,
+kernels and types of its C++ and CUDA strings, both in Python and in the strings. Names given by an outside API stay: `ModelNew`, `forward`, dunder
+names, attributes of torch, ctypes and the standard library, keywords of calls, and names from the task, which are used to load its state.
 """
 
 from __future__ import annotations

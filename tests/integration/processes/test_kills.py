@@ -1,5 +1,5 @@
-"""Kills processes with `kill -9` in the middle of a run. The run continues or ends in a named state, with every event that was shown and no duplicate
-verdict."""
+"""Kills processes with `kill -9` in the middle of a run. The run continues or ends in a named state; every event that was shown is kept, and no
+verdict is duplicated."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def pool(tmp_path, monkeypatch):
 
 
 def build(pool: Pool, source: str) -> PartyFailure:
-    """Returns the failure with which the builder that imports `source` ends."""
+    """Returns the failure that ends the builder when it imports `source`."""
     builder = pool.take("builder")
     assert builder.spawned.group is None
     try:

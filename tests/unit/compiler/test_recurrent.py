@@ -143,7 +143,7 @@ NUMBERS = {"lstm": ("nn.LSTM(12, 20, 4)", 12), "gru": ("nn.GRU(8, 12, 3, bidirec
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "lstm" else pytest.mark.slow) for name in NUMBERS])
 def test_every_number_of_a_recurrence(compiled, task, name):
-    """Sets several numbers at the same time; fewer layers run concurrently if no more fit."""
+    """Sets several parameters at the same time; fewer layers run concurrently if no more fit."""
     module, inputs = NUMBERS[name]
     source = task("return self.net(x)", f"torch.randn(3, 6, {inputs})", f"self.net = {module}")
     found = compiled(source, figures=DeviceFigures.h200().model_copy(update={"units": 15}))

@@ -33,7 +33,7 @@ def available() -> bool:
 
 @contextmanager
 def imported() -> Iterator[None]:
-    """Imports Triton anew, and restores the previous modules afterwards."""
+    """Imports a fresh copy of Triton, and restores the previous modules afterwards."""
     held = {name: sys.modules.pop(name) for name in list(sys.modules) if is_triton(name)}
     before = list(sys.path)
     sys.path[:0] = [str(FOLDER)] if FOLDER is not None else []
@@ -48,7 +48,7 @@ def imported() -> Iterator[None]:
 
 @contextmanager
 def interpreted() -> Iterator[None]:
-    """Provides Triton as it is if TRITON_INTERPRET is set before it is imported."""
+    """Provides Triton as imported with TRITON_INTERPRET set, with what the interpreter lacks added."""
     os.environ["TRITON_INTERPRET"] = "1"
     try:
         with imported():

@@ -1,4 +1,4 @@
-"""Averages that are rounding noise, and the consequences of a decision by rounding: how far they may be from fp64."""
+"""How far a program may be from fp64 in averages that are rounding noise, and in whatever follows from a decision by rounding."""
 
 import time
 

@@ -6,7 +6,7 @@ from verifier.parties.loading import unusable
 
 
 class Packed(torch.nn.Module):
-    """Stands for a module whose state dict contains more than tensors, such as the quantised linear layer of torch.ao."""
+    """Stands in for a module whose state dict contains more than tensors, such as torch.ao's quantised linear layer."""
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         destination[prefix + "dtype"] = torch.qint8
