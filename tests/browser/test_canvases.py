@@ -109,7 +109,7 @@ def test_axis_ranges_marks_and_arrows_stand_where_they_belong(opened, ratio: flo
     # The measured range, and the mark on the axis.
     assert extent(page, canvas, 21, colours["accent"]) == pytest.approx(scene["measured"], **near)
     assert extent(page, canvas, 20, colours["warn"]) == pytest.approx(scene["marked"], **near)
-    # The outline of the selection, and the tip of the arrow to the kernel that it launched.
+    # The outline of the selection, and the tip of the arrow to the kernel launched by the selected call.
     around = extent(page, canvas, scene["eventTop"], colours["text"])
     assert around == pytest.approx(
         [scene["event"][0] - 1, max(scene["event"][1], scene["event"][0] + 2) + 1], abs=2.6

@@ -55,7 +55,8 @@ STATES = {
 }
 # The application's API, which has its own tests.
 NO_PAGES = ("api:",)
-# Pages that respond like this by design: used links, pages that need mail or two-factor to be set up first, and pages that need more than their URL.
+# Pages that respond with an error status by design: used links, pages that need mail or two-factor to be set up first, and pages that need more than
+# their URL.
 ON_PURPOSE = {
     "accounts:sign_in_link": 410, "accounts:invitation": 410, "review:shared": 410, "account_reset_password": 404, "account_reset_password_done": 404,
     "account_reset_password_from_key": 404, "account_reset_password_from_key_done": 404, "account_email": 404, "account_email_verification_sent": 404,
@@ -97,7 +98,8 @@ class Swept:
 
 
 def prepare(browser: Browser, *, bypass_csp: bool = False) -> tuple[BrowserContext, Page, list[str]]:
-    """Returns a page that checks itself, and its console messages, including what the page's own policy refuses unless it is bypassed."""
+    """Returns a context, a page that checks itself, and its console messages, which include whatever the page's policy refuses unless it is
+    bypassed."""
     context = browser.new_context(reduced_motion="reduce", bypass_csp=bypass_csp)
     for script in (AXE, CHECKS):
         context.add_init_script(path=script)

@@ -14,7 +14,7 @@ CORPUS = Path(__file__).resolve().parents[1] / "integrity"
 TASK = CORPUS / "tasks" / "softmax.py"
 PROGRAM = CORPUS / "honest" / "cpu_softmax_openmp.py"
 NOTE = "# Softmax on this host\n\n## Memory\n\nRows of a softmax that is bound by memory are read once where they stay in cache."
-PATIENCE = 240  # seconds until the next prompt or the end, including a verification on two busy cores
+PATIENCE = 240  # seconds to wait for the next prompt or the end, including a verification on two busy cores
 MOST_PROMPTS = 12
 
 

@@ -1,5 +1,5 @@
-"""Builds on a GPU host, with a CUDA build of torch: the same machine code as the slow route, extensions and raw kernels through the whole
-verifier."""
+"""Builds on a GPU host, with a CUDA build of torch: they give the same machine code as the slow route, and extensions and raw kernels pass through
+the whole verifier."""
 
 import asyncio
 import concurrent.futures

@@ -1,4 +1,5 @@
-"""Grouped products on a real GPU: correct for any routing, without waiting on the host, and recorded into a CUDA graph. Takes about a minute."""
+"""Grouped products on a real GPU: they are correct for any routing, do not wait for the host, and can be recorded into a CUDA graph. Takes about a
+minute."""
 
 import pytest
 import torch

@@ -46,7 +46,7 @@ def _outside() -> frozenset[str]:
 
 
 def renamed(source: str, task_source: str = "") -> str:
-    """Returns `source` without its own names, comments and docstrings. The embedded build helper is left unchanged, since it is recognised by its
+    """Returns `source` stripped of its own names, comments and docstrings. The embedded build helper is left unchanged, since it is recognised by its
     text."""
     has_helper = HELPER in source
     tree = ast.parse(source.replace(HELPER, f"{_PLACE} = 0") if has_helper else source)

@@ -32,7 +32,7 @@ class Workshop:
 
 
 def program(plan: CompilerPlan, task_source: str, options: Options) -> str:
-    """Returns a program as prompts show it, with comments in place of the build helper and recording the choices for the next change."""
+    """Returns a program as prompts show it: one comment replaces the build helper, and another records the choices for the next change."""
     text = HELPER_PLACE.sub(f"{MARKER}\n", print_program(plan, task_source, options))
     choices = f"# Choices: {json.dumps(options.model_dump(exclude_defaults=True))}\n"
     head, marker, rest = text.partition("\nclass ModelNew")

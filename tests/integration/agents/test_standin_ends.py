@@ -34,7 +34,7 @@ def impatient(monkeypatch):
 
 @pytest.fixture(scope="module")
 def author():
-    """An author whose capturing process lives as long as the event loop. Captured graphs are kept for the next run."""
+    """An author whose capturing process lives as long as the event loop. The graphs that it captures are kept for the next run."""
     return Author()
 
 

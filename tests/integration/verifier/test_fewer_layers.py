@@ -1,5 +1,5 @@
-"""A missing layer is reported, and without a control group the judge does the counting. These tests use a pool in this process, whose builder imports
-programs."""
+"""A missing layer is reported, and without a control group the judge itself does the counting. These tests use a pool in this process, whose builder
+imports programs."""
 
 from __future__ import annotations
 

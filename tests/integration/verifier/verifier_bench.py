@@ -121,7 +121,7 @@ class Bench:
 
 
 class Quick(Bench):
-    """Does the same in this process with forked parties, so that no judge has to start. It is for trusted sources whose verdict does not depend on
+    """Runs jobs in this process with forked parties, so that no judge has to start. Only for trusted sources whose verdict does not depend on
     timing."""
 
     def __init__(self, folder: Path, nursery: Nursery):

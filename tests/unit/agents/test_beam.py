@@ -169,7 +169,7 @@ async def test_a_lead_is_won_beside_the_leader_alone():
 @pytest.mark.asyncio
 async def test_what_seemed_faster_and_is_not_trails_and_is_not_measured_again():
     class Noisy(FakeClient):
-        """Makes every program exactly as fast as the program that leads first."""
+        """Makes every program exactly as fast as the first program to take the lead."""
 
         first = ""
 

@@ -169,7 +169,7 @@ class Named(AskingRoles):
 
 @pytest.fixture
 def two_coders(monkeypatch):
-    """Casts the coder that `settings.coder` names."""
+    """Casts the coder named by `settings.coder`."""
     from agents import roles as package
     from agents.roles.situation import Roles
 

@@ -1,4 +1,4 @@
-"""Kernels of families compared with PyTorch through their C++ twins: every variant, with tails and prologues; gates, knobs, and the printed CUDA."""
+"""The C++ versions of families' kernels compared with PyTorch: every variant, with tails and prologues; also gates, knobs, and the printed CUDA."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Forward in parts: if the whole cannot be captured, runs of its statements are captured; numbers read from tensors stay on the device."""
+"""Forward in parts: if the whole cannot be captured, sequences of its statements are; numbers read from tensors stay on the device."""
 
 import pytest
 import torch

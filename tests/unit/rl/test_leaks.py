@@ -1,4 +1,4 @@
-"""A leak is found however its task was disguised, and different tasks are not reported as leaks."""
+"""A leak is found no matter how its task was disguised, and different tasks are not reported as leaks."""
 
 from __future__ import annotations
 

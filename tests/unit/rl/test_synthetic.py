@@ -1,4 +1,4 @@
-"""Synthetic tasks are the same for the same seed, run, and do not occur in a benchmark; the verdict decides what happens to them."""
+"""Synthetic tasks can be run, are the same for the same seed, and do not occur in a benchmark; the verdict decides what happens to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A baseline that compiles ahead while another judge wants the device: nothing waits forever."""
+"""A baseline that is compiled ahead while another judge wants the device: nothing waits forever."""
 
 import random
 import threading

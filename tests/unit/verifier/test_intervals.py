@@ -63,7 +63,7 @@ def test_disturbed_calls_do_not_move_the_ratio():
 
 
 def in_turn(rng, processes, blocks, common, own, spread, scales):
-    """Returns such samples where most disturbances affect a whole turn: lists of samples, one for each of `scales`."""
+    """Returns samples in which most disturbances affect a whole turn: one list of samples for each of `scales`."""
     turns = np.abs(rng.standard_t(3, size=(blocks, 2))) * common
     sides = []
     for scale in scales:

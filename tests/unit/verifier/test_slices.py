@@ -1,4 +1,4 @@
-"""Precision is checked in every head, channel and column, however small its elements are relative to the others."""
+"""Precision is checked in every head, channel and column, no matter how small its elements are relative to the others."""
 
 from __future__ import annotations
 
