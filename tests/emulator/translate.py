@@ -14,7 +14,7 @@ from verifier.build.raw import CPP_FLAGS
 MEETING = re.compile(r"__syncthreads|__syncwarp|__shfl|__ballot|__any|_tf32|multiply_group|barrier_wait|cluster_meets|cudaLaunchCooperativeKernel")
 HEADER = Path(__file__).with_name("cuda_on_cpu.h")
 RUNS = Path(__file__).with_name("cuda_on_cpu.cpp")
-BRIEF = "-O1"  # building takes longer than running, and -O3 would up to double the build time
+BRIEF = "-O1"  # building takes longer than running, and up to twice as long with -O3
 
 
 def as_cpp(program: str) -> str:

@@ -34,8 +34,8 @@ _BY_STRING = frozenset({"getattr", "setattr", "hasattr", "delattr", "get", "pop"
 
 @cache
 def _outside() -> frozenset[str]:
-    """Returns the names given by an outside API. PyTorch is imported only here, because code that merely chooses among the tests does not need it,
-    and it takes two seconds."""
+    """Returns the names given by an outside API. PyTorch is imported only here, because importing it takes two seconds and code that merely chooses
+    among the tests does not need it."""
     import torch
 
     of_torch = (torch, torch.nn, torch.nn.functional, torch.cuda, torch.nn.Module, torch.Tensor)

@@ -94,7 +94,7 @@ def test_packed_weights_in_the_state_dict_are_refused():
 
 
 def test_variables_of_comprehensions_and_functions_are_not_results():
-    """A variable within a comprehension or a function may have the name of another statement's result, which it does not assign."""
+    """A variable within a comprehension or a function may have the same name as another statement's result, without being that result."""
     body = (
         "def twice(t):\n    z = t * 2\n    return z\na, b = (y.tanh() * 2 for y in self.fc(x).split(4, -1))\nb = twice(b).exp() + 1\n"
         "if a.sum() > 0:\n    a = a + 1\ny = torch.softmax(a * b, -1)\nz = y * 3\nreturn z + y, b"

@@ -113,7 +113,7 @@ def test_unrolled_loops_over_16_bit_values(compiled, task):
 
 
 def test_what_is_no_whole_loop_stays(compiled, task):
-    """Neither a loop over some of the steps nor one whose weights change is converted."""
+    """A loop over only some of the steps is not converted, nor is one whose weights change."""
     init = "self.a, self.b = nn.Linear(12, 4), nn.Linear(12, 4)"
     for body in ("for t in range(4):\n    h = torch.tanh(self.a(torch.cat((x[t], h), 1)))\nreturn h",
                  "for t in range(5):\n    h = torch.tanh((self.b if t == 3 else self.a)(torch.cat((x[t], h), 1)))\nreturn h"):  # fmt: skip

@@ -102,6 +102,6 @@ def complete(tl, libdevice, interpreter) -> None:
 
     builder.create_masked_load, builder.create_dot = load, multiply
     interpreter.ReduceOps.generic_reduce = reduce
-    # Done once here: the interpreter would otherwise do it whenever one function calls another, which takes nine tenths of its time.
+    # Patches the language once: otherwise, the interpreter would do so whenever one function calls another, spending nine tenths of its time on it.
     interpreter._patch_lang(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
     interpreter._patch_lang = lambda function: interpreter._LangPatchScope()

@@ -105,8 +105,8 @@ def test_what_disturbs_one_kind_in_a_turn_is_in_the_error():
 
 
 def test_a_program_that_is_slow_in_less_than_half_of_its_turns_has_the_time_of_the_others():
-    """This is true of any median, but here the slow turns affect all of the program's processes at the same time, so what they have in common must
-    not be attributed to the host."""
+    """Any median ignores a minority of slow turns, but here they affect all of the program's processes at the same time, and what the processes have
+    in common must not be attributed to the host."""
     rng = np.random.default_rng(9)
     program, baseline = in_turn(rng, 3, 60, 0.05, 0.01, 0.001, (1.0, 2.0))
     turns = rng.random((60, 2))

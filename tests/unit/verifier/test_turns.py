@@ -1,5 +1,5 @@
 """All sides in a block make their calls from the same processor, and each block uses the next one; programs are frozen while others are timed, and
-the same pause follows every change of turns."""
+the same pause follows every change of turn."""
 
 import random
 from functools import partial

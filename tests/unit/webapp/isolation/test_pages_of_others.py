@@ -1,4 +1,4 @@
-"""Every page of one team, requested in every role of another team, by a viewer if it makes a change, and without signing in."""
+"""Every page of one team, requested in every role of another team, by a viewer if the page makes a change, and without signing in."""
 
 from __future__ import annotations
 
