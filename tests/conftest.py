@@ -14,7 +14,7 @@ from tests.served import until_at_rest
 
 django_db_modify_db_settings = prepared_database
 
-os.environ.setdefault("STITCH_MOST_PREEMPTED", "1")  # tests run side by side, so every host is busy; other tests cover what a busy host means
+os.environ.setdefault("STITCH_MOST_PREEMPTED", "1")  # tests run side by side, so every host is busy; the effects of a busy host have their own tests
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

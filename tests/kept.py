@@ -49,7 +49,7 @@ def alone(place: Path) -> Iterator[None]:
 
 
 def made(place: Path, make: Callable[[Path], object]) -> Path:
-    """Returns `place`, a file that `make` writes unless it already exists."""
+    """Returns `place`, after calling `make` to write this file if it does not exist yet."""
     if not place.exists():
         with alone(place):
             if not place.exists():

@@ -52,11 +52,11 @@ def database_url() -> str:
 
 
 def until_at_rest(seconds: float = 10) -> None:
-    """Waits until no other connection of the test database has been in a statement or a transaction for `AT_REST_SECONDS`.
+    """Waits until no other connection to the test database has executed a statement or held a transaction open for `AT_REST_SECONDS`.
 
-    A server may still be answering requests from pages that have been closed. The flush after a test locks all tables one after another, as does a
-    query that joins several: the two can deadlock, and Postgres then aborts one of them. After `seconds` without such a pause, the flush proceeds
-    regardless.
+    A server may still be answering requests from pages that have been closed. The flush after a test locks all tables one after another, and a query
+    that joins several also locks them in turn: the two can deadlock, and Postgres then aborts one of them. If there is no such pause within
+    `seconds`, the flush proceeds regardless.
     """
     from django.db import connection
 

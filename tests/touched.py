@@ -44,7 +44,7 @@ CORPUS = ("tests/integrity/cheats", "tests/integrity/honest", "tests/integrity/t
 
 
 def of_a_commit(files: Iterable[str], changes: Changes) -> set[str]:
-    """Returns those of `files`, test files given as paths in the repository, that a commit with `changes` runs."""
+    """Returns the subset of `files` (test files, as repository paths) to run for a commit with these `changes`."""
     files = set(files)
     if changes.files is None or any(_shared(file) for file in changes.files):
         return files

@@ -44,7 +44,7 @@ def server(django_db_setup) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def installation(tmp_path_factory) -> Iterator[Stack]:
-    """Yields an installation started as `make run` starts it, with a person in place of the model, for tests that have programs verified."""
+    """Yields an installation started as by `make run`, with a person in place of the model, for tests in which programs are verified."""
     data = tmp_path_factory.mktemp("installation") / "data"
     stack = Stack(data_directory(data))
     (data / "llm.toml").write_text('[profiles.by-hand]\nkind = "mailbox"\n')

@@ -1,6 +1,6 @@
 """A realistic run, appended through the real append function, for developing and testing the live page without a verifier.
 
-`python tests/browser/sample_run.py --user NAME --delay 0.2` plays a run on the installation in DATA_DIR. Tests call `play`.
+`python tests/browser/sample_run.py --user NAME --delay 0.2` plays a run back on the installation in DATA_DIR. Tests call `play`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HOSTILE = '<img src=x onerror="document.title=1"><script>document.title="owned"<
 
 
 def report(task_sha: str, program_sha: str, status: str, ratio: float, tier: str, seed: int) -> dict:
-    """Returns a report that the contract accepts, with samples whose blocks scatter as real ones do."""
+    """Returns a report that the contract accepts, with samples whose blocks vary as they do in real reports."""
     rng = random.Random(seed)
     eager, stages = 9.84, [("static", "passed", 0.02, ""), ("build", "passed", 1.31, "g++ -O3 -march=native -fopenmp")]
     base = {
@@ -285,8 +285,8 @@ def story(run, *, candidates: int = 4, timeline_bytes: bytes | None = None, chat
 
 
 def play(run, *, delay: float = 0.0, stop_after: int | None = None, **options) -> int:
-    """Appends the scripted events and returns the last seq. `stop_after` ends them in the middle, as a crash would. Without a delay, one append
-    contains many events."""
+    """Appends the scripted events and returns the last seq. `stop_after` cuts them off partway, as a crash would. Without a delay, many events are
+    combined into one append."""
     from webapp.runs.trace.append import append
 
     run.refresh_from_db()

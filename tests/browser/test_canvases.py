@@ -109,7 +109,7 @@ def test_axis_ranges_marks_and_arrows_stand_where_they_belong(opened, ratio: flo
     # The measured range, and the mark on the axis.
     assert extent(page, canvas, 21, colours["accent"]) == pytest.approx(scene["measured"], **near)
     assert extent(page, canvas, 20, colours["warn"]) == pytest.approx(scene["marked"], **near)
-    # The outline of the selection, and the tip of the arrow to the kernel that it launched.
+    # The outline of the selection, and the tip of the arrow to the kernel launched by the selected call.
     around = extent(page, canvas, scene["eventTop"], colours["text"])
     assert around == pytest.approx(
         [scene["event"][0] - 1, max(scene["event"][1], scene["event"][0] + 2) + 1], abs=2.6
@@ -150,8 +150,7 @@ def test_the_overview_shows_what_is_on_the_screen(opened, ratio: float):
 @pytest.mark.parametrize("canvas", [".timeline-minimap", ".timeline-canvas"])
 @RATIOS
 def test_nothing_of_an_earlier_frame_shows_through(opened, ratio: float, canvas: str):
-    """Compares a view reached directly with the same view after a frame whose window ended at the last column, which may be a fraction of a CSS
-    pixel."""
+    """Compares a view with the same view drawn after a frame that reached the last column, which may be a fraction of a CSS pixel wide."""
     page = opened(ratio, "linear-norm-h200-nsys")
     pictures = page.evaluate(
         """([selector]) => {

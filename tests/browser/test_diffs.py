@@ -36,7 +36,7 @@ def test_sides_layouts_folds_and_keys(page: Page, server, sign_in, people, run):
     expect(page).to_have_url(re.compile(r"/diff/task\.\.\.4/"))
     page.get_by_label("Older side").select_option("3")
     expect(page).to_have_url(re.compile(r"/diff/3\.\.\.4/"))
-    # A fold names the function in which it ends. A key opens one fold, and the button opens all of them.
+    # A fold names the function in which it ends. The key opens one fold, and the button opens all of them.
     fold = page.locator("tr.fold").first
     expect(fold).to_contain_text("softmax_rows")
     count = page.locator("tr.fold").count()

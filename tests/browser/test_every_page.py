@@ -1,5 +1,5 @@
-"""Every page that the URL configuration serves: WCAG by axe, light and dark, 390 and 1440 px, the console, widths, titles, text sizes, layout shifts.
-The pages are filled with one object of each kind, including a real run from an H200 (tests/unit/webapp/isolation/world.py): a page whose URL
+"""Every page in the URL configuration: WCAG as checked by axe, light and dark, 390 and 1440 px, the console, widths, titles, text sizes, layout
+shifts. The pages are filled with one object of each kind, including a real run from an H200 (tests/unit/webapp/isolation/world.py): a page whose URL
 parameters are not covered there fails."""
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ CHECKS = ROOT / "tests/browser/page_checks.js"
 WIDTHS = (1440, 390)
 LONG = "name_without_a_space_to_break_at_" * 2 + "of_80_letters_"
 LOW = {"width": 1280, "height": 720}  # a small laptop, where elements that take the remaining height get little space
-BROWSERS = 2  # at the same time
-MOST_SHIFT = 0.05  # of a page while it loads; "good" is up to 0.1 (web.dev/cls)
-MOST_LIVE_SHIFT = 0.01  # of a page that receives updates while someone reads it
+BROWSERS = 2  # run concurrently
+MOST_SHIFT = 0.05  # layout shift while a page loads; up to 0.1 is "good" (web.dev/cls)
+MOST_LIVE_SHIFT = 0.01  # layout shift while a page is being read and receives updates
 # The same page in another state: maps a URL's name to queries, with the world's parameters.
 STATES = {
     "runs:candidate": ["?tab=report", "?tab=kernels", "?tab=timeline", "?tab=source"],
@@ -55,7 +55,8 @@ STATES = {
 }
 # The application's API, which has its own tests.
 NO_PAGES = ("api:",)
-# Pages that respond like this by design: used links, pages that need mail or two-factor to be set up first, and pages that need more than their URL.
+# Pages that respond with an error status by design: used links, pages that need mail or two-factor to be set up first, and pages that need more than
+# their URL.
 ON_PURPOSE = {
     "accounts:sign_in_link": 410, "accounts:invitation": 410, "review:shared": 410, "account_reset_password": 404, "account_reset_password_done": 404,
     "account_reset_password_from_key": 404, "account_reset_password_from_key_done": 404, "account_email": 404, "account_email_verification_sent": 404,
@@ -97,14 +98,15 @@ class Swept:
 
 
 def prepare(browser: Browser, *, bypass_csp: bool = False) -> tuple[BrowserContext, Page, list[str]]:
-    """Returns a page that checks itself, and its console messages, including what the page's own policy refuses unless it is bypassed."""
+    """Returns a context, a page that checks itself, and its console messages, which include whatever the page's policy refuses unless it is
+    bypassed."""
     context = browser.new_context(reduced_motion="reduce", bypass_csp=bypass_csp)
     for script in (AXE, CHECKS):
         context.add_init_script(path=script)
     page = context.new_page()
     said: list[str] = []
     page.on("pageerror", lambda error: said.append(f"script: {error}"))
-    # Excludes the page's own refusal, which is opened on purpose.
+    # Excludes the message about an error page, which is opened on purpose.
     refused = "the server responded with a status of 4"
     page.on("console", lambda message: said.append(f"console: {message.text}") if message.type == "error" and refused not in message.text else None)
     return context, page, said
@@ -250,7 +252,7 @@ def test_pages_that_are_refused_keep_the_same(server, browser, people):
 
 @pytest.mark.slow
 def test_news_moves_nothing(server, browser, people):
-    """While a run plays, a device comes and goes, and a run ends, the text that someone is reading stays in place."""
+    """The text that someone is reading stays in place while a run plays, a device comes and goes, and a run ends."""
     run = sample_run.create_run(people.alice)
     batches = [[event for event in batch if event.payload.get("of") is None] for batch in sample_run.story(run)]
     half = len(batches) // 2

@@ -1,4 +1,4 @@
-"""A newcomer's whole path on the real stack: one-time link, the example, a live run with real compilers, a leaderboard row."""
+"""A newcomer's whole path through the real stack: one-time link, the example, a live run with real compilers, a leaderboard row."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ RUN_MS = 8 * 60 * 1000  # on two cores, including a full confirmation with torch
 def test_from_the_link_to_a_leaderboard_row(installation: Stack, page: Page):
     page.goto(installation.take_link())
     page.get_by_role("link", name="Submit").first.click()
-    expect(page.locator(".cm-content")).to_contain_text("class Model")  # once the editor is there, the choice has taken effect
+    expect(page.locator(".cm-content")).to_contain_text("class Model")  # once the editor appears, the choice has taken effect
     expect(page.locator(".cm-content")).to_contain_text("masked_fill")
     page.get_by_text("Quick", exact=True).click()
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/"))
 
-    # Stages, the conversation and the tree grow live in the open page.
+    # The stages, the conversation and the tree grow live in the open page.
     entries = page.locator("[data-part=entries]")
     expect(entries).to_contain_text("Planner", timeout=120_000)
     expect(page.locator("[data-part=tree]")).to_contain_text(re.compile("plan", re.I), timeout=120_000)

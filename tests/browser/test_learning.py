@@ -1,4 +1,4 @@
-"""Tests the page of a training run in progress: curves and rollouts follow its output, and everything works by keyboard."""
+"""Tests the page of a training run in progress: curves and rollouts follow its output, and everything works with the keyboard."""
 
 from __future__ import annotations
 

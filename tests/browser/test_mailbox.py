@@ -14,7 +14,7 @@ CORPUS = Path(__file__).resolve().parents[1] / "integrity"
 TASK = CORPUS / "tasks" / "softmax.py"
 PROGRAM = CORPUS / "honest" / "cpu_softmax_openmp.py"
 NOTE = "# Softmax on this host\n\n## Memory\n\nRows of a softmax that is bound by memory are read once where they stay in cache."
-PATIENCE = 240  # seconds until the next prompt or the end, including a verification on two busy cores
+PATIENCE = 240  # seconds to wait for the next prompt or the end, including a verification on two busy cores
 MOST_PROMPTS = 12
 
 
@@ -111,7 +111,7 @@ def test_a_run_by_copy_and_paste(installation, page: Page, context, patient):
 
 
 def wait_for_one(page: Page, base: str, run: str, answer, *, done: bool) -> bool:
-    """Waits until there is a prompt (the list refreshes itself) or the run has ended. `done` means that no further prompt is required."""
+    """Waits until there is a prompt (the list refreshes itself) or the run has ended. `done` means that no further prompt is expected."""
     for _ in range(PATIENCE // 5):
         if page.url.rstrip("/") != f"{base}/mailbox":
             page.goto(f"{base}/mailbox/")

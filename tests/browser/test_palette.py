@@ -1,4 +1,4 @@
-"""Ctrl-K used by keyboard alone, and axe's findings."""
+"""The Ctrl-K palette used with the keyboard alone, and axe's findings."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_a_plain_module_becomes_a_task_by_its_form(server, page_of_alice):
 
 
 def test_a_plain_module_is_submitted_without_seeing_its_task(server, page_of_alice):
-    """It takes three clicks: one to open the page, one into the editor, and one on the button that states what is missing."""
+    """Submitting takes three clicks: one to open the page, one into the editor, and one on the button that states what is missing."""
     page = page_of_alice
     page.goto(f"{server}/submit/")
     write(page, PLAIN)

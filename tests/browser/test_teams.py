@@ -1,5 +1,5 @@
-"""Tests the life of a team: its creation, an invitation link, roles, a token, two-factor, the audit log, and a removed member's immediate loss of
-access."""
+"""Tests the life cycle of a team: its creation, an invitation link, roles, a token, two-factor, the audit log, and a removed member's immediate loss
+of access."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_keys_search_selection_and_arrows_on_a_real_export(page: Page, drawn):
     search.press("Enter")
     expect(page.locator(".found")).to_contain_text(re.compile(r"\d+ of 91 events"))
     expect(selected.locator("h3")).to_contain_text("cudaLaunchKernel")
-    # A launch leads to its kernel. Next and previous move along the row. Focus.
+    # A launch leads to its kernel; keys then move along the row, focus on the kernel, and clear the selection.
     selected.get_by_role("button", name=re.compile("launches ")).first.click()
     kernel = shown(page)
     canvas.focus()
@@ -328,7 +328,7 @@ def test_a_million_events_are_drawn_and_moved(page: Page, drawn):
     expect(page.locator(".found")).to_contain_text("events")
     page.get_by_label("Find events by name").press("Enter")
     expect(page.locator(".timeline-selected h3")).to_contain_text("nccl")
-    # A frame of the whole span processes thousands of events, not a million.
+    # A frame that shows the whole span processes thousands of events, not a million.
     page.keyboard.press("Escape")
     looked = box.evaluate(
         """box => {

@@ -1,4 +1,4 @@
-"""Runs printed CUDA kernels on the CPU: g++ builds them; threads of a block are fibers that meet at barriers and in warps."""
+"""Runs printed CUDA kernels on the CPU: g++ builds them; the threads of a block are fibers that synchronise at barriers and within warps."""
 
 from tests.emulator.translate import as_cpp
 

@@ -1,4 +1,4 @@
-"""Translates a printed CUDA program for g++: launches become calls, and PTX is replaced by its twins in cuda_on_cpu.h."""
+"""Translates a printed CUDA program for g++: launches become calls, and PTX is replaced by its counterparts in cuda_on_cpu.h."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from verifier.build.raw import CPP_FLAGS
 MEETING = re.compile(r"__syncthreads|__syncwarp|__shfl|__ballot|__any|_tf32|multiply_group|barrier_wait|cluster_meets|cudaLaunchCooperativeKernel")
 HEADER = Path(__file__).with_name("cuda_on_cpu.h")
 RUNS = Path(__file__).with_name("cuda_on_cpu.cpp")
-BRIEF = "-O1"  # building takes longer than running, and with -O3 up to twice as long
+BRIEF = "-O1"  # building takes longer than running, and up to twice as long with -O3
 
 
 def as_cpp(program: str) -> str:
-    """Returns the program for the CPU, with the same kernels and launches. Raises `ValueError` for PTX without a twin."""
+    """Returns the program for the CPU, with the same kernels and launches. Raises `ValueError` for PTX without a counterpart."""
     head, rest = program.split('SOURCE = r"""')
     source, tail = rest.split('"""', 1)
     tail = re.sub(r'stitch_build\("cuda", SOURCE(, \(.*?\))?\)', f'stitch_build("cpp", SOURCE, {flags()!r})', tail)
@@ -38,8 +38,8 @@ def flags() -> tuple[str, ...]:
 
 @cache
 def emulator() -> Path:
-    """Returns a folder with the header and its precompiled form, which g++ uses if its flags match those of a build, and with the library that runs
-    kernels, one for all programs of a process. The first process on a host makes it."""
+    """Returns a folder that contains the header, its precompiled form (used by g++ if the flags match those of a build), and the library that runs
+    kernels, which all programs in a process share. The first process on a host creates the folder."""
     folder = kept.folder("emulator-" + kept.key(HEADER.read_text(), RUNS.read_text(), kept.compiler(), *CPP_FLAGS, BRIEF)[:16])
     header = kept.made(folder / HEADER.name, lambda place: shutil.copy(HEADER, place))
     kept.made(folder / f"{HEADER.name}.gch", lambda place: compiled(header, place, "-x", "c++-header"))
@@ -52,7 +52,7 @@ def compiled(source: Path, place: Path, *flags: str) -> None:
 
 
 def translate(source: str) -> str:
-    """Translates printed kernels to a unit of C++, for a build with `flags()`. Raises `ValueError` for PTX without a twin."""
+    """Translates printed kernels into a C++ unit, to be built with `flags()`. Raises `ValueError` for PTX without a counterpart."""
     meet = str(bool(MEETING.search(source))).lower()
     source = without_ptx(re.sub(r"^#ifdef __CUDA_ARCH_FEAT_SM90_ALL$.*?^#endif$\n", "", source, flags=re.M | re.S))
     source = re.sub(r'^#include "?<?cuda[\w.]*>?"?$', "", source, flags=re.M)

@@ -1,5 +1,5 @@
-"""Builds on a GPU host, with a CUDA build of torch: the same machine code as the slow route, extensions and raw kernels through the whole
-verifier."""
+"""Builds on a GPU host, with a CUDA build of torch: they give the same machine code as the slow route, and extensions and raw kernels pass through
+the whole verifier."""
 
 import asyncio
 import concurrent.futures
@@ -100,7 +100,7 @@ def run(tmp_path_factory):
 
 
 def test_the_machine_code_is_that_of_the_slow_build(tmp_path, monkeypatch):
-    """The ordinary headers cost most of a minute per program, so the programs compile concurrently."""
+    """The ordinary headers take most of a minute to compile per program, so the programs are compiled concurrently."""
     sources = {"plain": extension_bench.ADD, "many": extension_bench.MANY, "streams": STREAMS}
     options = {"many": {"extra_cuda_cflags": ["-O3", "--use_fast_math"]}}
 

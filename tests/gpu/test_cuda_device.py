@@ -85,7 +85,7 @@ def test_the_reference_can_be_profiled_too(run):
 
 
 def test_the_graph_of_a_model_that_replaces_its_state_stays_right():
-    """By the time of the replay, another tensor has replaced the one to which the graph writes, whose memory has been released."""
+    """By the time the graph is replayed, the tensor to which it writes has been replaced by another one, and its memory has been released."""
     import torch
 
     from verifier.devices.cuda_graph import Graphed

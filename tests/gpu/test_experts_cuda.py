@@ -1,4 +1,5 @@
-"""Grouped products on a real GPU: correct for any routing, without waiting on the host, and recorded into a CUDA graph. Takes about a minute."""
+"""Grouped products on a real GPU: they are correct for any routing, do not wait for the host, and can be recorded into a CUDA graph. Takes about a
+minute."""
 
 import pytest
 import torch
@@ -31,7 +32,7 @@ def test_any_routing(name, precision):
         x = changed(found.inputs[0])
         with torch.no_grad():
             eager, exact, given = found.twin().cuda()(x.cuda()), found.twin().double()(x.double()), x.cuda()
-        program(given)  # builds, and stacks weights
+        program(given)  # builds the kernels and stacks the weights
         torch.cuda.set_sync_debug_mode("error")
         try:
             got = program(given)

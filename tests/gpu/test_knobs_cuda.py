@@ -1,4 +1,4 @@
-"""Tunable numbers of printed CUDA kernels on a real GPU: the first, the last and random values of each give correct results. Takes about two
+"""Tunable parameters of printed CUDA kernels on a real GPU: the first, the last and random values of each one give correct results. Takes about two
 minutes."""
 
 import os

@@ -1,5 +1,5 @@
-"""The memory of a real GPU: it is released with the last tensor that uses it, a task with 8 GiB each of inputs and outputs fits, and a shortage is
-attributed to its cause."""
+"""The memory of a real GPU: it is released with the last tensor that uses it, a task with 8 GiB of inputs and 8 GiB of outputs fits, and a shortage
+is attributed to its cause."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Precision policies, backward, the fp64 oracle and every baseline on a real GPU. Takes under three minutes, most of which is torch.compile's
+"""Precision policies, backward passes, the fp64 oracle and every baseline on a real GPU. Takes under three minutes, most of which is torch.compile's
 max-autotune."""
 
 import asyncio
@@ -101,7 +101,7 @@ def test_fp64_on_the_cpu_judges_alike(semantics, monkeypatch):
 
     def on_cpu(self, seed):
         load(self, seed)
-        self.oracle_place = "cpu"  # as after a device that was too small
+        self.oracle_place = "cpu"  # as if the device had been too small
 
     monkeypatch.setattr(ReferenceSession, "load", on_cpu)
     outcome = semantics.same(CONVOLUTION)

@@ -1,5 +1,5 @@
-"""Nsight Systems, Nsight Compute and compute-sanitizer around confined parties on a real GPU. Each is skipped, with its reason, if it is not
-installed; the profile itself must report a host that forbids counters.
+"""Nsight Systems, Nsight Compute and compute-sanitizer around confined parties on a real GPU. A tool that is not installed is skipped, with the
+reason; if the host forbids counters, the profile itself must report this.
 
     pytest -q tests/gpu/test_profilers_cuda.py            (STITCH_TEST_DEVICE=cuda:1 for another GPU)
 """
@@ -112,7 +112,7 @@ def test_counters_of_a_programs_own_kernel(run):
         pytest.skip(profile.counters_reason)
     (kernel,) = [kernel for kernel in profile.kernels if kernel.own]
     assert [name for name in CUDAFORGE if name not in kernel.metrics] == []
-    # The kernel reads and writes 4096 x 8192 floats once: the counted traffic must match this to within a tenth.
+    # The kernel reads and writes 4096 x 8192 floats once each: the counted traffic must match this to within a tenth.
     moved = kernel.metrics[counters.DRAM_READ] + kernel.metrics[counters.DRAM_WRITE]
     assert 0.7 < moved / (2 * 4096 * 8192 * 4) < 1.3
     assert 0 < kernel.occupancy <= kernel.occupancy_possible + 0.02

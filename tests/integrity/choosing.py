@@ -88,7 +88,7 @@ SENTINELS = (
 
 @dataclass(frozen=True)
 class Changes:
-    """The files that a commit changed, as repository paths; None if there is nothing to compare with, in which case anything may have changed."""
+    """The files changed by a commit, as repository paths; None if there is nothing to compare with, in which case anything may have changed."""
 
     files: frozenset[str] | None
 
@@ -104,7 +104,7 @@ def groups_of(entry: Entry) -> set[Group]:
 
 
 def touched(files: Iterable[str]) -> set[Group]:
-    """Returns the groups whose defence a change of `files` may break."""
+    """Returns the groups whose defence a change to `files` may break."""
     found: set[Group] = set()
     for file in files:
         parts = Path(file).parts
@@ -150,7 +150,7 @@ def one_of_each_kind(entries: list[Entry]) -> set[str]:
 
 
 def of_a_commit(entries: list[Entry], changes: Changes, which: str = "") -> list[Entry]:
-    """Returns the entries that a commit runs. `which`: the value of CORPUS. Keeps the order of `entries`."""
+    """Returns the entries to run for a commit, in the order of `entries`. `which`: the value of CORPUS."""
     if which not in ("", "all", "changed", "sentinels"):
         raise ValueError(f"CORPUS is {which!r}; it must be all, changed or sentinels")
     if which == "all" or (changes.files is None and which != "sentinels"):
@@ -180,7 +180,7 @@ def part(entries: list[Entry], text: str) -> list[Entry]:
 
 
 def changes_of(git: Callable[..., str | None], base: str = "") -> Changes:
-    """Returns the changes that a commit makes. `git` runs a command and returns its output, or None if it fails. `base`: the value of CORPUS_BASE."""
+    """Returns the changes made by a commit. `git` runs a command and returns its output, or None if it fails. `base`: the value of CORPUS_BASE."""
     head = git("rev-parse", "HEAD")
     if head is None:
         return Changes(None)
@@ -227,7 +227,7 @@ def ask_git(*arguments: str) -> str | None:
 
 
 def chosen(entries: list[Entry], device: str) -> list[Entry]:
-    """Returns the `entries` that this run tries on `device`: on a GPU, all of them, limited by CORPUS_PART."""
+    """Returns the `entries` to try on `device` in this run: on a GPU, all of them, limited only by CORPUS_PART."""
     entries = [entry for entry in entries if entry.runs_on(device)]
     if device == "cpu":
         which = os.environ.get("CORPUS", "")

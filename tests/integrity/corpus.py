@@ -81,7 +81,7 @@ class Entry:
 
     @property
     def short_forms(self) -> tuple[Form, ...]:
-        """Returns the forms that `make test-all` runs: the hardest one, and the unchanged source if the static stage ends it immediately."""
+        """Returns the forms run by `make test-all`: the hardest one, and the unchanged source if the static stage rejects it."""
         if self.forms == ("as is",):
             return self.forms
         refused = any(finding.severity == "refuse" for finding in inspect_source(ast.parse(self.source), self.source))
@@ -161,7 +161,7 @@ def refusals(entry: Entry) -> list[Finding]:
 
 
 def is_timed(entry: Entry, form: Form) -> bool:
-    """Returns whether the evaluation reaches the clock: other verdicts end it earlier, as does the static stage."""
+    """Returns whether the evaluation gets as far as timing: other verdicts end it earlier, as does the static stage."""
     if entry.kind == "cheats" and form == "as is":
         return not refusals(entry)
     return any(verdict.startswith(AFTER_THE_CLOCK) for verdict in entry.verdicts) or "timed" in f"{entry.name} {entry.because}"

@@ -1,8 +1,8 @@
 """Rewrites a program with different names, so that a rule that looks for words, comments or docstrings no longer matches it.
 
-It renames the names that the source itself binds: modules' and functions' locals, functions, classes, parameters, attributes that it defines, and the
-functions, kernels and types of its C++ and CUDA strings, both in Python and in the strings. Names given by an outside API stay: `ModelNew`,
-`forward`, dunder names, attributes of torch, ctypes and the standard library, keywords of calls, and names in the task, by which its state is loaded.
+It renames everything that the source itself defines: modules' and functions' locals, functions, classes, parameters, attributes, and the functions,
+kernels and types of its C++ and CUDA strings, both in Python and in the strings. Names given by an outside API stay: `ModelNew`, `forward`, dunder
+names, attributes of torch, ctypes and the standard library, keywords of calls, and names from the task, which are used to load its state.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _BY_STRING = frozenset({"getattr", "setattr", "hasattr", "delattr", "get", "pop"
 
 @cache
 def _outside() -> frozenset[str]:
-    """Returns the names given by an outside API. PyTorch is imported only here, because code that merely chooses among the tests does not need it,
-    and it takes two seconds."""
+    """Returns the names given by an outside API. PyTorch is imported only here, because importing it takes two seconds and code that merely chooses
+    among the tests does not need it."""
     import torch
 
     of_torch = (torch, torch.nn, torch.nn.functional, torch.cuda, torch.nn.Module, torch.Tensor)
@@ -46,7 +46,7 @@ def _outside() -> frozenset[str]:
 
 
 def renamed(source: str, task_source: str = "") -> str:
-    """Returns `source` without its own names, comments and docstrings. The embedded build helper is left unchanged, since it is recognised by its
+    """Returns `source` stripped of its own names, comments and docstrings. The embedded build helper is left unchanged, since it is recognised by its
     text."""
     has_helper = HELPER in source
     tree = ast.parse(source.replace(HELPER, f"{_PLACE} = 0") if has_helper else source)

@@ -22,7 +22,7 @@ GROUP = re.compile(r"\bg\d+\b")
 
 
 class Author:
-    """Answers prompts, possibly concurrently. Keeps nothing from them except the tasks' graphs."""
+    """Answers prompts, possibly concurrently. Keeps nothing between prompts except the tasks' graphs."""
 
     def __init__(self) -> None:
         self.workshop = Workshop()
@@ -53,7 +53,7 @@ def write(asked: Asked, plan: CompilerPlan, fault: Fault | None) -> str:
 def program_reply(asked: Asked, plan: CompilerPlan, fault: Fault | None) -> str:
     options, strategy = choose(asked, plan)
     text = program(plan, asked.task, options)
-    if asked.situation in ("repair",) and same(text, asked.program):  # it was correct as far as is known, but it did not pass
+    if asked.situation in ("repair",) and same(text, asked.program):  # correct as far as is known, but it did not pass
         options = smaller(plan, options)
         text, strategy = program(plan, asked.task, options), LEAVE
     own = sorted(own_in(plan, options), key=lambda name: int(name[1:]))
@@ -119,7 +119,7 @@ def groups_of_step(asked: Asked, plan: CompilerPlan) -> set[str]:
 
 
 def up_to(plan: CompilerPlan, wanted: set[str]) -> set[str]:
-    """Returns the groups of a step and of all steps before it, in our own order of steps."""
+    """Returns the groups of a step and of all steps before it, in our order of steps."""
     chosen: set[str] = set(wanted)
     parts = steps_of(plan)
     last = max((at for at, part in enumerate(parts) if wanted & set(part)), default=len(parts) - 1)
@@ -127,7 +127,7 @@ def up_to(plan: CompilerPlan, wanted: set[str]) -> set[str]:
 
 
 def smaller(plan: CompilerPlan, options: Options) -> Options:
-    """Returns the options without the own group that has the most operators."""
+    """Returns the options with the largest of our own groups, by number of operators, left to the library."""
     own = [group for group in plan.own if group.id in own_in(plan, options)]
     if not own:
         return options
@@ -146,7 +146,7 @@ def first_known(text: str) -> str:
 
 
 def with_method(plan: CompilerPlan, options: Options, method: str) -> Options:
-    """Returns the options with one further choice, or unchanged if the compiler has no such choice."""
+    """Returns the options with one further choice, or the unchanged options if the compiler has no such choice."""
     kind = plan.figures.kind
     if method == "cuda-graph" and kind == "cuda" and not options.on(method):
         return options.with_strategy(method)
@@ -288,7 +288,7 @@ def diagnosis_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
 
 
 def replace_methods(asked: Asked) -> Asked:
-    """Keeps only the methods, so that the catalogue is ignored."""
+    """Keeps only the Methods section, so that the catalogue is ignored."""
     return replace(asked, sections={"Methods": asked.sections.get("Methods", "")})
 
 

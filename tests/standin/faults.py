@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 TRANSPORT = ("truncated-stream", "rate-limited", "server-error", "hang", "connection-reset")
 CONTENT = ("malformed-json", "prose", "wrong-file", "stale-block", "does-not-compile", "wrong-result", "cheat")
 KINDS = (*TRANSPORT, *CONTENT)
-TRANSPORT_SHARE = 1 / 3  # of the rate, for requests that are lost in transit
+TRANSPORT_SHARE = 1 / 3  # share of the rate, for requests that are lost in transit
 
 # Texts in a prompt that show that a mistake of this kind was noticed. Programs are removed from the prompt before the search.
 EVIDENCE = {
@@ -52,7 +52,7 @@ class FaultPlan:
     """`rate` is the share of replies whose content is faulty; before a reply, a request encounters a transport fault at a third of that rate.
 
     Draws are independent. In a suite of tasks that is run under one seed, `stratum` (index, count) identifies the task. The nth draws of all tasks
-    for one role and step then form a systematic sample, so that every single suite has the requested rate, instead of only the mean over many suites.
+    for one role and step then form a systematic sample, so that each suite has the requested rate, rather than only the average over many suites.
     """
 
     seed: int = 0

@@ -32,7 +32,7 @@ class Workshop:
 
 
 def program(plan: CompilerPlan, task_source: str, options: Options) -> str:
-    """Returns a program as prompts show it, with comments in place of the build helper and recording the choices for the next change."""
+    """Returns a program as prompts show it: one comment replaces the build helper, and another records the choices for the next change."""
     text = HELPER_PLACE.sub(f"{MARKER}\n", print_program(plan, task_source, options))
     choices = f"# Choices: {json.dumps(options.model_dump(exclude_defaults=True))}\n"
     head, marker, rest = text.partition("\nclass ModelNew")
@@ -51,7 +51,7 @@ def choices_of(source: str) -> Options | None:
 
 
 def steps_of(plan: CompilerPlan) -> list[list[str]]:
-    """Returns the groups with kernels of our own, sorted by saving, in at most MAX_STEPS parts with about equal savings."""
+    """Returns the groups that have our own kernels, sorted by the time they save, in at most MAX_STEPS parts with about equal savings."""
     groups = sorted(plan.own, key=lambda g: g.bytes - g.eager_bytes)
     saved = [max(1, g.eager_bytes - g.bytes) for g in groups]
     parts: list[list[str]] = [[]]
@@ -66,7 +66,7 @@ def steps_of(plan: CompilerPlan) -> list[list[str]]:
 
 
 def only(plan: CompilerPlan, groups: set[str], options: Options) -> Options:
-    """Returns the options with own kernels for these groups and the others left to PyTorch."""
+    """Returns options that use our own kernels for these groups and leave the others to PyTorch."""
     chosen = options
     for group in plan.own:
         names = [name for name in chosen.groups.get(group.id, []) if name != LEAVE]

@@ -47,7 +47,7 @@ class Asked:
 
     @property
     def place(self) -> str:
-        """Returns the scope of a mistaken belief, which is this task, role and step."""
+        """Returns the scope of a mistaken belief: this task, role and step."""
         return f"{sha256(self.task)[:12]}/{self.role}/{self.step or '-'}"
 
     @property

@@ -34,9 +34,9 @@ class StandIn:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
-        seconds: float = 0.0,  # that each answer takes
+        seconds: float = 0.0,  # time that each answer takes
         hang: float = 60.0,  # seconds for which a hanging answer is held, unless the client disconnects earlier
-        key: str | None = None,  # that clients must send
+        key: str | None = None,  # the key that clients must send
         author: Author | None = None,  # to share one capturing process between servers
         on_request: Callable[[dict[str, Any]], None] | None = None,
     ):

@@ -50,7 +50,7 @@ def stale(program: str) -> tuple[str, str]:
 
 
 def not_compiling(program: str, token: str) -> str:
-    """Makes a kernel use an undeclared name, or makes forward do so if the program has no kernels."""
+    """Makes a kernel (or forward, if the program has no kernels) use an undeclared name."""
     source = SOURCE.search(program)
     if source is None:
         return re.sub(r"(def forward\([^\n]*\n)", rf"\1        {token}\n", program, count=1)
@@ -59,7 +59,7 @@ def not_compiling(program: str, token: str) -> str:
 
 
 def wrong_result(program: str) -> str:
-    """Makes stored values wrong by less than a percent, or forward's results if the program has no kernels."""
+    """Makes the stored values (or forward's results, if the program has no kernels) wrong by less than one percent."""
     source = SOURCE.search(program)
     if source is None or STORE.search(source[2]) is None:
         return re.sub(r"^(\s*)return (\w+)$(?![\s\S]*^\s*return )", rf"\1return \2 * {OFF[:-1]}", program, flags=re.MULTILINE)

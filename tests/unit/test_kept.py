@@ -69,7 +69,7 @@ def test_use_keeps():
 
 
 def test_flags_of_the_environment_are_in_the_key_of_the_compiler(monkeypatch):
-    """An example is a different folder of headers."""
+    """For example, a different folder of headers changes the key."""
     before = kept.compiler.__wrapped__()
     assert before == kept.compiler.__wrapped__()
     monkeypatch.setenv("CPLUS_INCLUDE_PATH", os.environ["XDG_CACHE_HOME"])

@@ -1,4 +1,4 @@
-"""The test files that run for a commit, with made-up changes."""
+"""The test files that are run for a commit, tested with made-up changes."""
 
 from __future__ import annotations
 

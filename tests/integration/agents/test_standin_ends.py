@@ -34,7 +34,7 @@ def impatient(monkeypatch):
 
 @pytest.fixture(scope="module")
 def author():
-    """An author whose capturing process lives as long as the event loop. Captured graphs are kept for the next run."""
+    """An author whose capturing process lives as long as the event loop. The graphs that it captures are kept for the next run."""
     return Author()
 
 
@@ -57,7 +57,8 @@ async def bench(tmp_path, author):
 
 
 async def test_a_trained_policy_behind_such_a_server_is_an_ordinary_profile_and_signs_its_program(bench):
-    """It uses the name that `transformers serve`, vLLM and llama.cpp report: the folder or alias, with the revision printed by `agents.rl merge`."""
+    """The profile uses the model name that `transformers serve`, vLLM and llama.cpp report: the folder or alias, with the revision printed by
+    `agents.rl merge`."""
     policy = "/models/coder@3f2a1c9d04be-40"
     async with StandIn(author=bench.author) as server:
         summary = await bench.engine(server.base_url, model=policy).execute()

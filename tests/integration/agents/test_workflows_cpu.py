@@ -62,7 +62,7 @@ def solved(tmp_path_factory):
 @pytest.mark.parametrize("workflow", WORKFLOWS)
 def test_solves_softmax(solved, workflow):
     summary, journal = solved(workflow)
-    unclear = any(v.status == "inconclusive" for v in summary.verifications)  # other work on the machine; a wrong program fails for other reasons
+    unclear = any(v.status == "inconclusive" for v in summary.verifications)  # because of other work on the host; a wrong program has another status
     assert summary.outcome in ("improved", "matched") or unclear, summary.reason
     assert 1 <= len(summary.candidates) <= 2 and summary.open_spans() == []
     assert all(c.status in ("passed", "inconclusive") for c in summary.candidates), [(c.title, c.status, c.message) for c in summary.candidates]

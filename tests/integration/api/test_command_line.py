@@ -83,7 +83,7 @@ def submitted(**of) -> Run:
 
 
 def judged(begin, *arguments: str, **of) -> tuple[int, str, str]:
-    """Runs `stitchwork verify` to completion with this verdict."""
+    """Runs `stitchwork verify` to completion, with the test supplying this verdict."""
     process = begin("verify", "task.py", "mine.py", *arguments)
     finish(submitted(state="queued"), **of)
     out, err = process.communicate(timeout=60)
@@ -298,7 +298,7 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & {"torch", "djang
 
 
 def test_it_needs_neither_torch_nor_django(environment):
-    """The package needs only httpx, as on a laptop."""
+    """The package runs with only httpx installed, as on a laptop."""
     alone = environment | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", LAPTOP], env=alone, cwd="/", capture_output=True, text=True, timeout=60)
     assert done.stdout == "[]\n", done.stderr

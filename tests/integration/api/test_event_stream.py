@@ -142,7 +142,7 @@ def _first(stream) -> None:
 
 
 def _pid_of(server: str) -> int:
-    """Finds the pid of the Daphne that listens on this port, by its arguments."""
+    """Finds the pid of the Daphne process that listens on this port, from its arguments."""
     port = f"tcp:port={server.rpartition(':')[2]}:"
     return next(int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if port in _read(path))
 

@@ -33,7 +33,7 @@ def test_what_each_hunk_is_worth(tmp_path):
     measured = start(old, new, "quick", by=run.created_by)
 
     async def work() -> None:
-        client = Verifier("cpu", prepared(tmp_path))  # the usual timing budget; with one second, intervals on a busy machine can be 0.6 to 5
+        client = Verifier("cpu", prepared(tmp_path))  # the usual timing budget; with one second, intervals on a busy machine can span 0.6 to 5
         try:
             for _ in range(3):  # an inconclusive result on a busy machine is requested again, as a person would do
                 rows = [row async for row in MeasuredHunk.objects.filter(measured=measured, state="queued")]

@@ -55,7 +55,7 @@ class Stack:
             self.process.wait(60)
             self.process.stdout.close()
             self.process = None
-        # No process has attempted anything that its role forbids (webapp/roles.py).
+        # No process may have attempted anything that its role forbids (webapp/roles.py).
         log = self.data / "log" / "postgres.log"
         refused = [line for line in log.read_text(errors="replace").splitlines() if REFUSED in line] if log.exists() else []
         assert not refused, refused[:5]
@@ -108,7 +108,7 @@ class Stack:
 
 
 class Browser:
-    """A user without scripts, who signed in with the one-time link."""
+    """A user whose browser runs no scripts, signed in with the one-time link."""
 
     def __init__(self, stack: Stack):
         self.stack = stack

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.xdist_group("database restart")
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory):
-    """Starts an installation without the processes that would query the database on their own initiative."""
+    """Starts an installation with the web process only: the other processes would query the database unprompted."""
     own = Stack(prepared(tmp_path_factory.mktemp("restarted") / "data")).start("--only", "web")
     yield own
     own.stop()

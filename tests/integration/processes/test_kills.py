@@ -1,5 +1,5 @@
-"""Kills processes with `kill -9` in the middle of a run. The run continues or ends in a named state, with every event that was shown and no duplicate
-verdict."""
+"""Kills processes with `kill -9` in the middle of a run. The run continues or ends in a named state; every event that was shown is kept, and no
+verdict is duplicated."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_kill(stack, person, name):
 
 
 def test_kill_everything_that_runs_strangers_code(stack, person):
-    """Kills the runner, and with it the reference. The verdict must not blame the wrong side; otherwise, the run must report that the host failed."""
+    """Kills the runner, and with it the reference. The verdict must either blame the right side or report that the host failed."""
     run = start_run(person, "kill runner")
     before = shown(stack, person, run, "queue")
     parties = stack.await_true(stack.parties, "a confined process")

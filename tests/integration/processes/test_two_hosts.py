@@ -39,7 +39,7 @@ def programs() -> Path:
 
 @pytest.fixture
 def postgres(tmp_path_factory) -> Iterator[tuple[int, str]]:
-    """Yields a separate server on which step 1 has been done: its port, and the administrator's URL without a database."""
+    """Yields a separate server on which step 1 has been carried out: its port, and the administrator's URL without a database name."""
     try:
         where, prefix = programs(), as_unprivileged()
     except PostgresError as error:

@@ -1,4 +1,4 @@
-"""Runs in a database become rows only while their team consents, and no longer once the team has withdrawn its consent."""
+"""Runs in a database become rows only while their team consents, and are left out again once it has withdrawn its consent."""
 
 from __future__ import annotations
 

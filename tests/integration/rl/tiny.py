@@ -7,7 +7,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 
 def tiny_model(template: str | None = None):
-    """Creates a llama of a few thousand weights whose tokens are single characters."""
+    """Creates a Llama model with a few thousand weights whose tokens are single characters."""
     vocabulary = {token: n for n, token in enumerate(["<end>", "?", "\n", *map(chr, range(32, 127))])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="?"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")

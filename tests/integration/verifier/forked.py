@@ -1,5 +1,5 @@
-"""Parties that have no sandbox and skip the 2 s that importing torch takes, because they are forked from one process that has imported it. They suit
-tests of a judge's decisions; confinement, memory limits and a fresh interpreter are tested with real parties.
+"""Parties that have no sandbox and skip the 2 s that importing torch takes, because they are forked from one process that has imported it. They are
+suitable for testing a judge's decisions; confinement, memory limits and a fresh interpreter are tested with real parties.
 
 `python forked.py FD` runs the process that forks; `Nursery` is its counterpart.
 """
@@ -152,7 +152,7 @@ def fork(control: socket.socket, fds: list[int], message: dict[str, Any]) -> int
 
 
 def become_party(fds: list[int], message: dict[str, Any]) -> None:
-    """Does what `verifier.parties.party.main` does, but without confinement and imports."""
+    """Does what `verifier.parties.party.main` does, but without confinement or imports."""
     os.setsid()
     ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
     for stream in (1, 2):

@@ -88,7 +88,7 @@ def test_nothing_that_a_program_tries_works(open_bench, host, group):
 
 
 def test_the_attempts_do_work_outside(host, tmp_path):
-    """This shows that the probes themselves work: on the host, without a sandbox, the harmless ones succeed."""
+    """Shows that the probes themselves work: on the host, without a sandbox, the harmless ones succeed."""
     facts = {"port": host["port"], "abstract": host["abstract"], "path": host["path"], "pids": [], "secret": ""}
     source = prober(PROGRAM, "network", facts).split("\nimport torch")[0] + "\nprobe()\n"
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60)

@@ -71,7 +71,7 @@ def workshop(tmp_path):
 
 
 def test_a_program_that_does_not_compile_does_not_wait_for_the_reference(bench: Bench):
-    """The task needs three calls of five seconds each to prepare."""
+    """Preparing the task takes three calls of five seconds each."""
     begin = time.monotonic()
     report = bench.verify(built(KERNEL.replace("2 * x[i]", "2 * z[i]"), "return x"), SLOW_TASK)
     assert report.status == "build_failed" and "z" in report.message

@@ -115,8 +115,8 @@ def test_the_repository_and_the_data_are_not_there(bench):
 
 @pytest.mark.slow
 def test_a_killed_runner_gives_a_verdict(bench):
-    """kill -9 in the middle of an evaluation: one retry, then a verdict, and the next job runs. (If the reference is killed, the verdict reports
-    this, because it is not the program's fault.)"""
+    """After kill -9 in the middle of an evaluation, there is one retry and then a verdict, and the next job runs. (If the reference is killed, the
+    verdict reports this, because it is not the program's fault.)"""
     slow = PROGRAM.replace("return torch", "import time; time.sleep(0.3)\n        return torch")
     killed = []
 

@@ -1,4 +1,5 @@
-"""Counters and sanitizers through judge and sandbox, on the CPU: a stand-in for Nsight Compute writes a real table, and secrets are planted."""
+"""Counters and sanitizers, run through the judge and the sandbox on the CPU: a stand-in for Nsight Compute writes a real table, and secrets are
+planted."""
 
 import asyncio
 import json

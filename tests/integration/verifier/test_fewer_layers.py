@@ -1,5 +1,5 @@
-"""A missing layer is reported, and without a control group the judge does the counting. These tests use a pool in this process, whose builder imports
-programs."""
+"""A missing layer is reported, and without a control group the judge itself does the counting. These tests use a pool in this process, whose builder
+imports programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pool(tmp_path, monkeypatch):
 
 
 def build(pool: Pool, source: str) -> PartyFailure:
-    """Returns the failure with which the builder that imports `source` ends."""
+    """Returns the failure that ends the builder when it imports `source`."""
     builder = pool.take("builder")
     assert builder.spawned.group is None
     try:

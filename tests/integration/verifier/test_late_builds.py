@@ -225,7 +225,7 @@ def test_a_build_in_the_gradient(tried: Quick):
 
 
 def test_the_same_twice_at_import(tried: Quick):
-    """The program builds it under two names, because two getters may request it."""
+    """The program builds the same extension under two names, because two getters may request it."""
     twice = 'load_inline("once", BOUND, no_implicit_headers=True, extra_include_paths=[str(written(512))])'
     source = model("EARLY[1]") + f"\nEARLY = [{twice}, {twice.replace('once', 'again')}, {twice}]\n"
     report = tried.verify_once(source)

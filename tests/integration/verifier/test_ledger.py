@@ -38,8 +38,8 @@ def held() -> float:
 
 @pytest.fixture(scope="module", params=["call by call", "in series"])
 def moments(request, tmp_path_factory):
-    """Returns the maximum units for each kind of request over an evaluation that passed. Large values are timed call by call, and smaller ones in
-    series, where each call has separate memory."""
+    """Returns the maximum number of units for each kind of request during an evaluation that passed. Large values are timed call by call, and smaller
+    ones in series, where each call has separate memory."""
     large = request.param == "call by call"
     folder = tmp_path_factory.mktemp("memory")
     device = open_device("cpu", prepared(folder))
@@ -98,7 +98,7 @@ def moments(request, tmp_path_factory):
     return large, {name: units - background for name, units in most.items() if units}
 
 
-OFTEN = 2  # how often the slow count is made at each moment
+OFTEN = 2  # requests of each kind for which the slow count is made
 ROOM = 0.3  # units, for small values
 LEARNT = 8  # units of small values that are kept rather than drawn again: first inputs and expectation, kept draws of a series
 

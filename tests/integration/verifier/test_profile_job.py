@@ -1,4 +1,4 @@
-"""The `profile` job on the CPU, through judge, sandbox and torch.profiler."""
+"""The `profile` job on the CPU, run through the judge, the sandbox and torch.profiler."""
 
 import asyncio
 import shutil

@@ -17,7 +17,7 @@ def semantics(tmp_path_factory, nursery):
 
 @pytest.fixture(scope="module")
 def hurried(tmp_path_factory, nursery):
-    """Runs trials with so little time that a task that takes a tenth of a second per call counts as slow."""
+    """Allows trials so little time that a task taking a tenth of a second per call counts as slow."""
     semantics = Semantics(tmp_path_factory.mktemp("hurried"), limits=dataclasses.replace(LIMITS, correctness=0.4), nursery=nursery)
     yield semantics
     semantics.close()

@@ -104,7 +104,7 @@ def test_the_task_may_change_its_inputs_and_its_state(semantics):
     frozen = semantics.changed(moving, "self.bn(x)", "F.batch_norm(x, None, None, self.bn.weight, self.bn.bias, True)")
     assert "bn.running" in frozen.wrong
     evaluated = semantics.changed(moving, "self.bn(x)", "F.batch_norm(x, None, None, self.bn.weight, self.bn.bias, True)", mode="eval")
-    assert evaluated.wrong  # in that mode, normalisation uses the running statistics
+    assert evaluated.wrong  # in eval mode, normalisation uses the running statistics
 
 
 def test_weights_that_are_taken_for_granted(semantics):

@@ -1,4 +1,4 @@
-"""With real processes, a baseline is not ready in time, and its stand-in is timed to the end."""
+"""With real processes: if a baseline is not ready in time, its stand-in is timed to the end."""
 
 from functools import partial
 
@@ -25,7 +25,7 @@ def enlisted(bench: Semantics, runner) -> Subject:
 
 @pytest.mark.slow
 def test_a_stand_in_outlives_the_threads_that_brought_the_others_up(tmp_path):
-    """If there is a spare process, it survives in any case. Here there is none, so its process is new."""
+    """A stand-in that takes a spare process survives in any case. Here there is no spare process, so the stand-in gets a new one."""
     bench = Semantics(tmp_path, limits=Limits(memory=3 * GIB, full_timing=0.2, correctness=0.1, autotune=0.5, load=60, call=60))
     bench.pool.spares = 0
     enlist = partial(enlisted, bench)

@@ -1,4 +1,4 @@
-"""The verdicts that programs receive, and the reasons."""
+"""The verdicts that programs receive, and the reasons given."""
 
 from __future__ import annotations
 

@@ -105,8 +105,8 @@ class Bench:
         return result.admission
 
     def verify(self, program: str, task: str = TASK, **options):
-        """Returns the report. A verdict that other work on the machine made inconclusive is requested again, as in workflows
-        (agents/workflows/measuring.py), with fresh seeds: a test that requires `passed` still accepts nothing else."""
+        """Returns the report. If other work on the machine made the verdict inconclusive, it is requested again with fresh seeds, as in workflows
+        (agents/workflows/measuring.py): a test that requires `passed` still accepts nothing else."""
         for _ in range(ATTEMPTS - 1):
             report = self.verify_once(program, task, **options)
             if report.status != "inconclusive":
@@ -121,7 +121,7 @@ class Bench:
 
 
 class Quick(Bench):
-    """Does the same in this process with forked parties, so that no judge has to start. It is for trusted sources whose verdict does not depend on
+    """Runs jobs in this process with forked parties, so that no judge has to start. Only for trusted sources whose verdict does not depend on
     timing."""
 
     def __init__(self, folder: Path, nursery: Nursery):

@@ -145,7 +145,7 @@ async def test_whoever_answers_first_the_programs_have_the_same_numbers():
 
 @pytest.mark.asyncio
 async def test_a_lead_is_won_beside_the_leader_alone():
-    """Two lines are compared by one measurement of both, not by their ratios to eager."""
+    """Two lines are compared by measuring both together, not by their ratios to eager."""
     jobs: list[VerifyJob] = []
 
     class Watching(FakeClient):
@@ -169,7 +169,7 @@ async def test_a_lead_is_won_beside_the_leader_alone():
 @pytest.mark.asyncio
 async def test_what_seemed_faster_and_is_not_trails_and_is_not_measured_again():
     class Noisy(FakeClient):
-        """Makes every program exactly as fast as the program that leads first."""
+        """Makes every program exactly as fast as the first program to take the lead."""
 
         first = ""
 
@@ -195,7 +195,7 @@ async def test_what_seemed_faster_and_is_not_trails_and_is_not_measured_again():
 @pytest.mark.asyncio
 async def test_ways_migrate_once_end_and_make_room():
     class Poor(SearchRoles):
-        """Supplies methods without end, none of which brings a gain."""
+        """Supplies an endless series of methods, none of which yields a gain."""
 
         async def write(self, span, situation, parent, advice):
             edit = await super().write(span, situation, parent, advice)
@@ -291,7 +291,7 @@ def attempt(number: int, parent: Attempt | None = None, ratio: float = 1.5, riva
 
 def test_a_program_beside_one_of_another_line_stands_at_that_ones_level():
     one, other = attempt(1, ratio=2.0), attempt(2, ratio=2.4)
-    child = attempt(3, other, ratio=9.9, rival=9.0)  # 1.1 times as fast as its parent, whatever eager did in the meantime
+    child = attempt(3, other, ratio=9.9, rival=9.0)  # 1.1 times as fast as its parent, however eager's time changed in the meantime
     assert child.level == pytest.approx(2.4 * 1.1)
     other.against = Against(one, Interval(ratio=0.9, low=0.88, high=0.92))
     assert other.level == pytest.approx(1.8) and child.level == pytest.approx(1.98) and child.score == pytest.approx(one.score * 0.99)
@@ -329,7 +329,7 @@ def test_a_way_repairs_gains_loses_and_goes_on_from_anothers_line():
 
 
 def test_a_way_that_stands_where_another_went_on_follows_it():
-    """Two branches at the same program would try the same thing next; a branch of a different line has more patience."""
+    """Two branches at the same program would try the same thing next; a branch on a different line may go longer without a gain."""
     start, apart = attempt(1), attempt(3)
     ahead = attempt(2, start, ratio=3.0, rival=1.5)
     whole = Situation(TASK, "t", Settings(), attempts=[start, ahead, apart])

@@ -67,7 +67,7 @@ def test_time_in_which_a_run_lay_still_is_no_time_of_its_steps():
         return Event(run="r", seq=second + 1, at=f"2026-01-01T00:00:{second:02d}+00:00", kind=kind, agent=agent, payload={})
 
     still = Still()
-    events = [at(0, "run.started"), at(4, "span.opened"), at(30, "control.requested", "person"), at(31, "run.resumed")]  # killed in second 4
+    events = [at(0, "run.started"), at(4, "span.opened"), at(30, "control.requested", "person"), at(31, "run.resumed")]  # killed during second 4
     events += [at(35, "run.paused"), at(40, "note.added", "person"), at(50, "run.resumed"), at(52, "span.closed")]
     for event in events:
         still.account(event)

@@ -1,4 +1,4 @@
-"""There is one record per workflow and per limit: every interface that offers, refuses or describes them uses it."""
+"""There is one record per workflow and per limit, used by every interface that offers, refuses or describes them."""
 
 import pytest
 from pydantic import ValidationError

@@ -50,7 +50,7 @@ def test_no_promise_exceeds_what_the_floor_leaves():
 
 
 def test_predicted_intervals_hold_the_share_they_say_where_the_model_is_right():
-    """Gains are drawn from the stated model, and each one is learned from: the coverage stays within what 2,000 draws allow."""
+    """Gains are drawn from the stated model and learned from one by one: the coverage stays within the sampling error of 2,000 draws."""
     draw, promise, track, record = random.Random(3), 1.4, Track(), Record()
     share = draw.gauss(0.7, 0.2)
     for _ in range(2000):

@@ -130,7 +130,7 @@ async def test_programs_without_numbers():
 
 
 async def test_no_language_model_whatever_the_settings_say():
-    """A missing profile ends other workflows; this one does not look for any."""
+    """A missing profile ends other workflows; this one does not need any."""
     for workflow, ended in (("descend", False), ("forge", True)):
         journal = MemoryJournal()
         settings = Settings(workflow=workflow, planner="big", coder="big", judge="big")

@@ -1,4 +1,4 @@
-"""Notes to the built-in compiler: the three forms that it obeys, what it refuses, and that a resumed run obeys them in the same way."""
+"""Notes to the built-in compiler: the three forms that it accepts, what it refuses, and that a resumed run follows them in the same way."""
 
 from __future__ import annotations
 

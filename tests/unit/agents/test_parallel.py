@@ -47,7 +47,7 @@ def engine(journal, models, client=None, on_pause="wait", **budget) -> Engine:
 
 
 class SlowModels(FakeModels):
-    """Models whose replies take turns: all calls that have begun are in flight together."""
+    """Models that pause before each reply, so all calls that have begun are in flight at the same time."""
 
     def __init__(self):
         super().__init__()

@@ -180,7 +180,7 @@ def test_the_reference_and_the_pages_types_are_made_from_the_models():
 
 
 def parts_of(model: type[BaseModel]) -> dict[str, type[BaseModel] | None]:
-    """Returns the names by which a script reads a model's fields, with the model that each one holds."""
+    """Returns the names of a model's fields as a script reads them, each with the model that the field holds."""
 
     def inner(annotation: Any) -> type[BaseModel] | None:
         models = [one for one in (annotation, *get_args(annotation)) if isinstance(one, type) and issubclass(one, BaseModel)]

@@ -72,7 +72,7 @@ async def test_notes_are_given_once_wherever_the_run_is_interrupted():
         requested = {e.payload["key"]: (e.agent, e.payload.get("notes")) for e in journal.events if e.kind == "llm.requested"}
         assert sorted(role for role, notes in requested.values() if notes) == ["coder", "verifier"], f"cut at {cut}"
         done = keys_done(whole.events[:cut])
-        if {e.payload["key"] for e in whole.events[:cut] if e.kind == "llm.requested"} == done:  # or the note is in time for the repeated call
+        if {e.payload["key"] for e in whole.events[:cut] if e.kind == "llm.requested"} == done:  # otherwise, the note precedes the repeated call
             assert [key for key, _ in again.asked] == [key for key, _ in models.asked if key not in done]
 
 
@@ -169,7 +169,7 @@ class Named(AskingRoles):
 
 @pytest.fixture
 def two_coders(monkeypatch):
-    """Casts the coder that `settings.coder` names."""
+    """Casts the coder named by `settings.coder`."""
     from agents import roles as package
     from agents.roles.situation import Roles
 

@@ -1,4 +1,4 @@
-"""Findings of second readers of requests: each kind of fault is searched for in the text of a complete request."""
+"""Faults found in requests by second readers: the text of a complete request is searched for each kind."""
 
 from __future__ import annotations
 

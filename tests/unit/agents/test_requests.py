@@ -1,4 +1,4 @@
-"""What requests tell the answering model: limits, a single floor, where the time goes, kernels, bounds, what counts; and that they contain no
+"""What requests contain for the answering model: limits, a single floor, where the time goes, kernels, bounds, what counts; and that they contain no
 contradictions."""
 
 from __future__ import annotations

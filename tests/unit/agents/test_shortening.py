@@ -1,4 +1,4 @@
-"""Long programs are shown without the kernels that matter least, and a reply has them restored."""
+"""Long programs are shown without the kernels that matter least, and these are restored in the reply."""
 
 import tarfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""If a baseline is faster than the winner, it becomes a program and is measured, but it is the result only if it is then faster."""
+"""A baseline that is faster than the winner is turned into a program and measured, but becomes the result only if it is still faster."""
 
 from __future__ import annotations
 

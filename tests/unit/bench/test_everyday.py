@@ -1,4 +1,5 @@
-"""The everyday suite: the number of tasks of each kind, that each one is a valid task and names its source, and the page with its results."""
+"""The everyday suite: it has the stated number of tasks of each kind, each one is a valid task that names its source, and a page shows the
+results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sittings of the sweep: workers that share a device, and limits and deaths that lose no row."""
+"""Sittings of the sweep: workers share a device, and no row is lost when a limit is reached or a worker dies."""
 
 import json
 import subprocess

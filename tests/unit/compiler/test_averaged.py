@@ -1,4 +1,4 @@
-"""Averages of convolutions computed without the convolution: the results are PyTorch's, and the plan and the program mention it."""
+"""Averages of convolutions computed without the convolution: the results equal PyTorch's, and the plan and the program mention the rewrite."""
 
 import pytest
 

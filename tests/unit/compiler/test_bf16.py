@@ -1,5 +1,5 @@
-"""Kernels under the policies bf16 and fp16: 16 bits in memory, fp32 in registers, and one rounding per stored value. The C++ twin and the CUDA
-kernels (on the CPU, tests/emulator) are compared with PyTorch in the same type and with fp64."""
+"""Kernels under the policies bf16 and fp16: 16 bits in memory, fp32 in registers, and one rounding per stored value. The C++ versions and the CUDA
+kernels (run on the CPU by tests/emulator) are compared with PyTorch in the same type and with fp64."""
 
 import pytest
 import torch

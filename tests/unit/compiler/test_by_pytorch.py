@@ -48,7 +48,7 @@ def plan_of(source: str):
 
 
 def loaded(text: str, monkeypatch) -> tuple[type[torch.nn.Module], list]:
-    """Returns the program's class, with a compiler that replays into the same memory, as CUDA graphs do."""
+    """Returns the program's class, with torch.compile replaced by a stand-in that reuses its output memory, as CUDA graphs do."""
     asked: list = []
 
     def compiled(forward, mode=None):

@@ -1,4 +1,4 @@
-"""Checks of values in forward: those of torch.distributions and torch._assert_async are made by the program, too, without leaving the graph."""
+"""Checks of values in forward: the program also performs those of torch.distributions and torch._assert_async, without leaving the graph."""
 
 import pytest
 import torch

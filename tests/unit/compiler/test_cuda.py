@@ -61,7 +61,8 @@ def test_builds_without_spills(compiled, path, split, tmp_path):
 @pytest.mark.slow
 @needs_nvcc
 def test_tiles_of_several_heights_build_together(compiled, task, tmp_path):
-    """Each tile has a product with this number of columns; one below the tile is found too. Products that load the image have few registers."""
+    """Each tile uses a product for its number of columns, even one that is defined below the tile. Products that load the image have few registers to
+    spare."""
     layers = [f"self.c{at} = nn.Conv2d(64, 64, 3, padding=1)\nself.r{at} = nn.MaxPool2d(2)" for at in range(3)]
     body = "return self.c2(self.r1(self.c1(self.r0(self.c0(x)))))"
     source = task(body, "torch.randn(16, 64, 224, 224)", "\n".join(layers))
@@ -77,7 +78,7 @@ def test_tiles_of_several_heights_build_together(compiled, task, tmp_path):
     ("precision", "vector", "single"), [("fp32-strict", "st.global.v4.f32", "st.global.f32"), ("bf16", "st.global.v4.u32", "u16")]
 )
 def test_images_are_stored_as_vectors(compiled, task, tmp_path, precision, vector, single):
-    """Batch norm writes to rows of rows: nvcc (13.0) stores element by element through a pointer to which an offset is added term by term."""
+    """Batch norm writes to rows of rows: nvcc (13.0) stores element by element if the pointer's offset is added term by term."""
     found = compiled(
         task("return self.norm(x)", "torch.randn(16, 32, 64, 64)", "self.norm = nn.BatchNorm2d(32)"),
         figures=DeviceFigures.h200(),

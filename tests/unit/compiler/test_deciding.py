@@ -1,4 +1,4 @@
-"""Values on which a decision depends are rounded as PyTorch rounds them: otherwise, a kernel in 16 bits decides differently for elements near a
+"""Values on which a decision depends are rounded as PyTorch rounds them: otherwise, a 16-bit kernel decides differently for elements near a
 threshold."""
 
 import pytest

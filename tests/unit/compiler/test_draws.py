@@ -55,8 +55,8 @@ def test_which_operators_draw(op, args, drawn):
 
 
 def test_all_of_pytorchs_drawing_operators_are_known():
-    """PyTorch tags its operators; in-place operators, those for other devices, and those that are used only within others do not occur in a captured
-    graph."""
+    """PyTorch tags the operators that draw; in-place operators, those for other devices, and those used only within other operators do not occur in a
+    captured graph."""
     elsewhere = ("mps", "miopen", "cudnn", "flash", "efficient", "nested", "fused_sdp", "triton", "mem_eff", "overrideable")
     for full in torch._C._dispatch_get_all_op_names():
         name, _, overload = full.removeprefix("aten::").partition(".")

@@ -1,4 +1,4 @@
-"""Loops over modules that end early, and statements under `try` and `with`: whatever can be captured within them is captured."""
+"""Loops over modules that end early, and statements under `try` and `with`: everything in them that can be captured is captured."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Loops over experts become grouped products: no size depends on the routing, however the loop is written."""
+"""Loops over experts become grouped products: no size depends on the routing, regardless of how the loop is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels of families compared with PyTorch through their C++ twins: every variant, with tails and prologues; gates, knobs, and the printed CUDA."""
+"""The C++ versions of families' kernels compared with PyTorch: every variant, with tails and prologues; also gates, knobs, and the printed CUDA."""
 
 import pytest
 
@@ -119,7 +119,7 @@ def test_depthwise_convolutions(compiled, task, name):
 
 
 def test_what_is_left_to_the_library_copies_no_constant_from_the_host(compiled, task):
-    """Such a copy is impossible in a call that is recorded into a CUDA graph."""
+    """Copying from the host is impossible in a call that is recorded into a CUDA graph."""
     source = task(
         "return torch.where(x > 0, x, float('-inf')).clamp(min=-5) @ self.w", "torch.randn(512, 512)", "self.w = nn.Parameter(torch.rand(512, 512))"
     )

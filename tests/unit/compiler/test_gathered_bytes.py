@@ -1,4 +1,4 @@
-"""If a tensor is only gathered, floors and traffic count the gathered elements alone, in sectors of memory."""
+"""If a tensor is only gathered, floors and traffic count only the gathered elements, in sectors of memory."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_every_number(emulated, task, width):
 
 
 def test_multihead_attention_is_one_kernel(emulated, task):
-    """This is the attention in KernelBench's VisionAttention: the scores of all heads are never in memory."""
+    """Covers the attention in KernelBench's VisionAttention: the scores of all heads are never stored in memory."""
     init = "self.attn = nn.MultiheadAttention(64, 2)\nself.norm = nn.LayerNorm(64)"
     body = "x = x.flatten(2).permute(2, 0, 1)\ny, _ = self.attn(x, x, x)\nreturn self.norm(y + x)"
     found, group = emulated(task(body, "torch.randn(2, 64, 9, 8)", init))

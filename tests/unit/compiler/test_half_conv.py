@@ -56,7 +56,7 @@ TWO = {
 
 @pytest.mark.parametrize("name", [name if name == "groups" else pytest.param(name, marks=pytest.mark.slow) for name in TWO])
 def test_images_with_channels_innermost(emulated, task, name):
-    """The image for a second convolution already has that layout."""
+    """The image for the second convolution already has its channels innermost."""
     init = f"self.a = nn.Conv2d(3, 16, 3, padding=1)\nself.b = {TWO[name]}"
     found = emulated(task("return torch.relu(self.b(torch.relu(self.a(x))))", "torch.randn(2, 3, 9, 10)", init), LAST)
     assert "memory_format=torch.channels_last" in found.text

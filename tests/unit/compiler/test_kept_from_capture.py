@@ -1,5 +1,5 @@
-"""A program keeps nothing from the capture that another call may find changed: state outside the state dict, however it is read; Python's random
-numbers; the clock; lists, modules and functions that variables hold."""
+"""A program keeps nothing from the capture that may have changed by another call: state outside the state dict, however it is read; Python's random
+numbers; the clock; lists, modules and functions held in variables."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""Models with quantised tensors, `torch.compile` in their source, tensor classes of their own and transforms: captured around them, or the cause is
-named in words of the model."""
+"""Models with quantised tensors, `torch.compile` in their source, custom tensor classes, or transforms: the rest is captured, or the cause is
+reported in the model's own terms."""
 
 import builtins
 
@@ -40,7 +40,7 @@ def checked(body: str, before: str = ""):
 
 @pytest.mark.slow
 def test_a_quantised_tensor_stays_quantised():
-    """The exporter's stand-in for it is a tensor of floats, on which `int_repr` fails."""
+    """The exporter represents a quantised tensor by a tensor of floats, on which `int_repr` fails."""
     body = "h = torch.relu(self.fc(x)) * 1.5\nq = torch.quantize_per_tensor(h, 0.05, 3, torch.quint8)\n"
     found = checked(body + "return q.dequantize() + torch.sigmoid(h), q.int_repr()")
     assert any("quantised tensors are left to PyTorch" in why for why in found.graph.left)
@@ -79,7 +79,7 @@ def test_the_cause_is_told_in_words_of_the_model(body, before, why):
 
 
 def test_packed_weights_in_the_state_dict_are_refused():
-    """They are no tensors: no program can be given them."""
+    """Packed weights are not tensors, so they cannot be passed to any program."""
 
     class Packed(torch.nn.Module):
         def get_extra_state(self):
@@ -94,7 +94,7 @@ def test_packed_weights_in_the_state_dict_are_refused():
 
 
 def test_variables_of_comprehensions_and_functions_are_not_results():
-    """Another statement has a variable of the same name, which this one does not assign."""
+    """A variable within a comprehension or a function may have the same name as another statement's result, without being that result."""
     body = (
         "def twice(t):\n    z = t * 2\n    return z\na, b = (y.tanh() * 2 for y in self.fc(x).split(4, -1))\nb = twice(b).exp() + 1\n"
         "if a.sum() > 0:\n    a = a + 1\ny = torch.softmax(a * b, -1)\nz = y * 3\nreturn z + y, b"
@@ -103,7 +103,7 @@ def test_variables_of_comprehensions_and_functions_are_not_results():
 
 
 def test_changes_of_data_are_captured():
-    """Averages of weights, as they are written in older sources."""
+    """Moving averages written to `.data`, as in older sources."""
     body = (
         "h = torch.relu(self.fc(x)) + 1\nself.fc.bias.data.mul_(0.5).add_(h.mean(0), alpha=0.1)\n"
         "self.fc.weight.data.copy_(self.fc.weight.data * 0.9)\nreturn h.softmax(-1), self.fc.bias * 2"
@@ -156,7 +156,7 @@ def test_forward_may_measure_its_time_but_not_use_it(result, whole):
 
 @pytest.mark.parametrize("name", ["code", "graph", "meta"])
 def test_names_that_a_graph_module_has_itself(name):
-    """PyTorch's exporter builds a graph module with the model's attributes, and finds its own under these names."""
+    """PyTorch's exporter builds a graph module with the model's attributes, but under these names it finds the graph module's own."""
     source = HEAD + MODEL.format(body=f"        return torch.relu(self.fc(x) @ self.{name}.weight) + 1,")
     source = source.replace("self.fc = nn.Linear(8, 8)\n", f"self.fc = nn.Linear(8, 8)\n        self.{name} = nn.Embedding(8, 8)\n")
     torch.manual_seed(0)
@@ -186,7 +186,7 @@ def test_another_name_for_self_is_none_in_parts():
 
 
 def test_arguments_that_share_memory_are_changed_together():
-    """The exporter cannot express it, and the parts see each other's changes."""
+    """The exporter cannot express shared memory, but the captured parts see each other's changes."""
     body = "y.add_(1)\nh = torch.tanh(self.fc(x)) * 2\nz[1].mul_(2)\nreturn (h + x).softmax(-1), z[0] * 3 + 1"
     source = HEAD + MODEL.format(body="\n".join(f"        {line}" for line in body.splitlines())).replace("(self, x)", "(self, x, y, z)")
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""The tunable numbers of printed programs: every value gives a correct program, and each style of kernel has at least two such numbers."""
+"""The tunable parameters of printed programs: every value gives a correct program, and each style of kernel has at least two such parameters."""
 
 import random
 import shutil
@@ -29,7 +29,7 @@ def test_every_style_has_numbers_and_each_value_prints_another_program(compiled,
     options = Options().with_strategy("parallel-split") if style == "split" else Options()
     known = numbers(found.plan, found.source, options)
     assert len(known) >= 2 and all(n.value in n.values and len(n.values) > 1 for n in known)
-    if figures.kind == "cuda" and not any(group.family for group in found.plan.own):  # a family's kernel has its own numbers
+    if figures.kind == "cuda" and not any(group.family for group in found.plan.own):  # a family's kernel has its own parameters
         assert len(known) >= 3
     base = print_program(found.plan, found.source, options)
     for number in known:

@@ -1,4 +1,4 @@
-"""A kernel's time is attributed to its group: launches in the program's text follow the order of the groups, whatever the kernels' names are."""
+"""A kernel's time is attributed to its group: launches in the program's text follow the order of the groups, regardless of the kernels' names."""
 
 import pytest
 

@@ -114,7 +114,8 @@ def test_one_kernel_finds_the_place_and_the_value(compiled, task):
 
 
 def test_shared_memory_is_asked_for_with_what_reductions_add(compiled, task):
-    """This failed on an H200: 48 KiB for the row plus the blocks' partial results exceed what a launch gets without requesting it."""
+    """A launch failed on an H200: 48 KiB for the row plus the blocks' partial results exceed the shared memory that a launch gets without requesting
+    it."""
     found = compiled(task("return torch.softmax(x, 1)", "torch.randn(600, 70000)"), figures=H200)
     group = found.plan.own[0].id
     text = print_program(found.plan, found.source, Options().with_knob("cluster", 8, group).with_knob("block", 1024, group))

@@ -1,4 +1,4 @@
-"""Loops get the order that touches the least memory, but only if it is clearly better; the results do not change."""
+"""Loops are put in the order that touches the least memory, but only if it is clearly better; the results do not change."""
 
 import pytest
 

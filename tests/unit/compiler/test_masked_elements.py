@@ -1,4 +1,4 @@
-"""Computations on elements that a mask selects, whose number depends on data, are captured as computations on all elements."""
+"""Computations on elements selected by a mask, whose number depends on the data, are captured as computations on all elements."""
 
 import pytest
 

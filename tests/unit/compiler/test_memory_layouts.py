@@ -77,7 +77,7 @@ def test_views_without_axes(compiled, task):
 
 
 def rows(length: int, stride: int, offset: int = 0) -> Kernel:
-    """Returns a kernel that sums each of many adjacent rows, with `stride` elements between the elements of a row."""
+    """Returns a kernel that sums each of many adjacent rows, where the elements of a row are `stride` elements apart."""
     arguments = {
         "x": Argument("x", "x", "float32", offset + length * stride, read=True),
         "out": Argument("out", "out", "float32", 4096, written=True),

@@ -54,8 +54,8 @@ def get_init_inputs():
 
 
 def two(first: list[str], second: list[str] | None = None, launched: bool = True) -> list[Part]:
-    """Returns two launchers with one kernel each, with these bodies. `launched`: whether the kernels are launched by a statement in which one kernel
-    may replace another."""
+    """Returns two launchers with one kernel each, with these bodies. `launched`: whether the statement that launches them allows one kernel to
+    replace another."""
     parts: list[Part] = []
     for number, body in ((1, first), (2, second if second is not None else first)):
         name = f"scale_{number}"
@@ -170,7 +170,7 @@ CONSTANT = (
 @pytest.mark.parametrize("precision", ["fp32-strict", "bf16"])
 @pytest.mark.parametrize("knobs", [{}, {"split": 2, "groups": 4, "row-blocks": 4, "work": 2}])
 def test_what_the_compiler_must_know_is_never_free(compiled, monkeypatch, precision, knobs):
-    """These are divisors, template arguments, pragmas, loop ends and steps, instructions, and array lengths."""
+    """Covers divisors, template arguments, pragmas, loop ends and steps, instructions, and array lengths."""
     seen: list[Part] = []
     monkeypatch.setattr(printing, "merged", lambda parts: seen.extend(parts) or merged(parts))
     source = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n" + NETWORK

@@ -1,4 +1,4 @@
-"""Forward in parts: if the whole cannot be captured, runs of its statements are captured; numbers read from tensors stay on the device."""
+"""Forward in parts: if the whole cannot be captured, sequences of its statements are; numbers read from tensors stay on the device."""
 
 import pytest
 import torch
@@ -208,7 +208,7 @@ def test_a_script_module_is_named_as_the_cause():
 
 @pytest.mark.parametrize("where", ["in forward", "in the module"])
 def test_a_default_type_is_set_where_the_task_sets_it(compiled, task, where):
-    """Captured parts must not swallow the call, and memory of kernels keeps its type under another default."""
+    """Captured parts must not swallow the call, and the memory of kernels keeps its type under a different default."""
     if where == "in forward":
         lines = ["torch.set_default_dtype(torch.float64)", "t = torch.linspace(0, 1, 16)", "torch.set_default_dtype(torch.float32)"]
         found = compiled(

@@ -113,7 +113,7 @@ def test_unrolled_loops_over_16_bit_values(compiled, task):
 
 
 def test_what_is_no_whole_loop_stays(compiled, task):
-    """Neither a loop over some of the steps nor one whose weights change is converted."""
+    """A loop over only some of the steps is not converted, nor is one whose weights change."""
     init = "self.a, self.b = nn.Linear(12, 4), nn.Linear(12, 4)"
     for body in ("for t in range(4):\n    h = torch.tanh(self.a(torch.cat((x[t], h), 1)))\nreturn h",
                  "for t in range(5):\n    h = torch.tanh((self.b if t == 3 else self.a)(torch.cat((x[t], h), 1)))\nreturn h"):  # fmt: skip
@@ -143,7 +143,7 @@ NUMBERS = {"lstm": ("nn.LSTM(12, 20, 4)", 12), "gru": ("nn.GRU(8, 12, 3, bidirec
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "lstm" else pytest.mark.slow) for name in NUMBERS])
 def test_every_number_of_a_recurrence(compiled, task, name):
-    """Sets several numbers at the same time; fewer layers run concurrently if no more fit."""
+    """Sets several parameters at the same time; fewer layers run concurrently if no more fit."""
     module, inputs = NUMBERS[name]
     source = task("return self.net(x)", f"torch.randn(3, 6, {inputs})", f"self.net = {module}")
     found = compiled(source, figures=DeviceFigures.h200().model_copy(update={"units": 15}))

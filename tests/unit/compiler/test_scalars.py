@@ -17,7 +17,7 @@ BOTH = "y = torch.exp(self.a)\nreturn x + y, y"
 )
 @pytest.mark.parametrize("figures", [None, DeviceFigures.h200()])
 def test_one_number_for_all_elements(compiled, task, figures, body, init):
-    """A kernel that iterates over elements would never store it."""
+    """A kernel that iterates over elements would never store a single number."""
     found = compiled(task(body, "torch.randn(2, 3, 4, 4)", init), figures=figures)
     if figures is not None and "SOURCE = r" in found.text:
         found.text = as_cpp(found.text)

@@ -1,4 +1,4 @@
-"""Programs do not depend on how a task's source is written: each form is captured, printed, and correct."""
+"""Programs do not depend on how a task's source is written: each form can be captured and printed, and its program is correct."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Branches on side streams: every section runs after everything that it depends on, whatever the branches; the printed program gives the same
+"""Branches on side streams: whatever the branches, every section runs after everything that it depends on, and the printed program gives the same
 results."""
 
 import contextlib

@@ -120,10 +120,10 @@ def test_a_tail_reads_rows_columns_and_a_residual(emulated, task):
 
 @pytest.mark.slow
 def test_every_number_of_a_product(compiled, task):
-    """Tries all values of all numbers, several numbers at a time: the last printed program has the last value of each."""
+    """Tries all values of all tunable parameters, several parameters at a time: the last printed program has the last value of each one."""
     source = task("return torch.tanh(x @ self.w)", "torch.randn(70, 530)", "self.w = nn.Parameter(torch.randn(530, 76))")
     found = compiled(source, figures=SMALL)
-    known = numbers(found.plan, source, Options().with_knob("tile", 0, found.plan.own[0].id))  # for warps; warpgroups have one number fewer
+    known = numbers(found.plan, source, Options().with_knob("tile", 0, found.plan.own[0].id))  # for warps; warpgroups have one parameter fewer
     assert {number.name.rpartition(".")[2] for number in known} == {"tile", "stages", "promoted", "split"}
     for at in range(max(len(number.values) for number in known)):
         options = Options()

@@ -1,4 +1,4 @@
-"""A kernel is recognised regardless of the numbers with which it was printed, and is given the numbers that were found for it."""
+"""A kernel is recognised regardless of the parameter values with which it was printed, and is given the values that were found for it."""
 
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""Convolutions with few channels and long steps: the results equal PyTorch's with steps of one, and the plan and the program mention it."""
+"""Convolutions with few channels and long strides, rewritten to strides of one: the results equal PyTorch's, and the plan and the program mention the
+rewrite."""
 
 import pytest
 

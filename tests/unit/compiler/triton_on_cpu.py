@@ -33,7 +33,7 @@ def available() -> bool:
 
 @contextmanager
 def imported() -> Iterator[None]:
-    """Imports Triton anew, and restores the previous modules afterwards."""
+    """Imports a fresh copy of Triton, and restores the previous modules afterwards."""
     held = {name: sys.modules.pop(name) for name in list(sys.modules) if is_triton(name)}
     before = list(sys.path)
     sys.path[:0] = [str(FOLDER)] if FOLDER is not None else []
@@ -48,7 +48,7 @@ def imported() -> Iterator[None]:
 
 @contextmanager
 def interpreted() -> Iterator[None]:
-    """Provides Triton as it is if TRITON_INTERPRET is set before it is imported."""
+    """Provides Triton as imported with TRITON_INTERPRET set, with what the interpreter lacks added."""
     os.environ["TRITON_INTERPRET"] = "1"
     try:
         with imported():
@@ -102,6 +102,6 @@ def complete(tl, libdevice, interpreter) -> None:
 
     builder.create_masked_load, builder.create_dot = load, multiply
     interpreter.ReduceOps.generic_reduce = reduce
-    # Done once here: the interpreter would otherwise do it whenever one function calls another, which takes nine tenths of its time.
+    # Patches the language once: otherwise, the interpreter would do so whenever one function calls another, spending nine tenths of its time on it.
     interpreter._patch_lang(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
     interpreter._patch_lang = lambda function: interpreter._LangPatchScope()

@@ -1,4 +1,4 @@
-"""The corpus entries that are tried for a commit, with made-up changes."""
+"""The corpus entries that are tried for a commit, tested with made-up changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A leak is found however its task was disguised, and different tasks are not reported as leaks."""
+"""A leak is found no matter how its task was disguised, and different tasks are not reported as leaks."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_temporaries_and_ways_to_call_make_no_difference(one, other):
         ("4 * width", "256"),
         ("(width, width)", "(64, 64)"),
         ("self.eps = eps", "self.eps = 1e-5"),
-        ("        self.eps = eps\n", ""),  # the class then has it
+        ("        self.eps = eps\n", ""),  # the attribute then belongs to the class
         ("+ self.eps)", "+ 2 * 5e-6)"),
         ("dim=-1", "dim=(1, 2)"),
         ("dim=-1, keepdim=True", "dim=[0], keepdim=False"),

@@ -119,7 +119,7 @@ def test_features_are_finite_and_of_the_stated_size():
 
 
 def test_features_are_those_of_a_task_that_is_twice_as_long():
-    """Only ratios of times matter, so a policy cannot distinguish such tasks."""
+    """Only ratios of times matter, so a policy cannot distinguish the two tasks."""
     short = planted("a").landscape
     long = replace(short, us=[None if us is None else 2 * us for us in short.us], eager_us=300.0, floor_us=80.0)
     np.testing.assert_allclose(played(Course(short), 6).see().rows, played(Course(long), 6).see().rows, atol=1e-9)

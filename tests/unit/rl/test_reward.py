@@ -77,7 +77,7 @@ def test_what_is_missing_is_never_taken_for_granted():
 
 
 def test_texts_of_a_report_move_nothing():
-    """These are exception texts, kernel names and compiler notes: everything that a program can write."""
+    """Covers exception texts, kernel names and compiler notes: everything that a program can write."""
     free = ("message", "detail", "compiler_output", "notes", "hint", "charged_for", "repeatability", "via")
     report, was = passed(), scored(passed()).reward
     for path, _ in leaves(report):
@@ -94,7 +94,7 @@ def with_value(report, path):
 
 
 def test_a_verdict_counts_for_its_own_program_alone():
-    """Tested as if two programs shared one build folder, or two rollouts one socket."""
+    """Guards against two programs that share a build folder, or two rollouts that share a socket."""
     assert score(passed(), TASK, PROGRAM + "\n").components["no_sample"] == "other-program"
     assert score(passed(), TASK + " ", PROGRAM).components["no_sample"] == "other-program"
     assert score(failed("crashed"), TASK, "another").components["no_sample"] == "other-program"

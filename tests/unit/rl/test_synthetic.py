@@ -1,4 +1,4 @@
-"""Synthetic tasks are the same for the same seed, run, and do not occur in a benchmark; the verdict decides what happens to them."""
+"""Synthetic tasks can be run, are the same for the same seed, and do not occur in a benchmark; the verdict decides what happens to them."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_label_is_kept_where_the_verdict_bears_it_out():
 
 
 class Client:
-    """A verifier that reports what programs declare; the program whose text it was given is wrong."""
+    """A verifier that gives no answer to the second job, finds one task trivial, and reports every third program as wrong."""
 
     def __init__(self):
         self.jobs, self.busy = [], False
@@ -166,7 +166,7 @@ def lines_of(tasks) -> list[dict]:
 def test_the_filter_goes_on_where_it_was(tmp_path):
     client, into = Client(), making.Lines(tmp_path / "admitted.jsonl")
     tasks = lines_of(TASKS[:4])
-    assert asyncio.run(making.admit(tasks, client, into, lambda line: None)) == 2  # the second had no answer; the third is trivial
+    assert asyncio.run(making.admit(tasks, client, into, lambda line: None)) == 2  # the second got no answer; the third is trivial
     with into.path.open("a") as file:
         file.write('{"sha": "torn')
     into = making.Lines(tmp_path / "admitted.jsonl")

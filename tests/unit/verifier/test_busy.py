@@ -1,4 +1,4 @@
-"""A busy host is named, and no program is called faster on one."""
+"""A busy host is reported, and no program is called faster on one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def call(inner: int, queued: int = 0) -> Call:
 
 
 def side(inner: float, preempted: float = 0.0, slow: float = 0.0, seed: int = 0) -> Side:
-    """Builds a side, with times in microseconds, in which a share of the calls was preempted, or was slowed down without the kernel noticing."""
+    """Builds a side, with times in microseconds, in which a share of the calls was preempted, or was slowed down without a trace in the kernel's
+    counters."""
     draws = random.Random(seed)
     made = Side(None, None)  # type: ignore[arg-type]
     for _ in range(40):

@@ -19,7 +19,7 @@ SHORT = "import sys; sys.path.insert(0, sys.argv[1]); import verifier.parties.pa
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory) -> Path:
-    """Returns a data directory with byte code that is made once: the references to its location are relative to it."""
+    """Returns a data directory with byte code that is compiled once. It can be copied, because all references to its location are relative."""
     place = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(bytecode, "lacking", lambda: True)

@@ -1,4 +1,4 @@
-"""Control groups for parties if this host allows them; otherwise, the names of what is missing."""
+"""Control groups for parties if this host allows them; otherwise, a message that names what is missing."""
 
 from __future__ import annotations
 

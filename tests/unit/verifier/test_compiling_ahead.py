@@ -1,4 +1,4 @@
-"""A baseline that compiles ahead while another judge wants the device: nothing waits forever."""
+"""A baseline that is compiled ahead while another judge wants the device: nothing waits forever."""
 
 import random
 import threading
@@ -52,8 +52,8 @@ def judges(tmp_path):
 
 
 def test_it_is_ended_while_another_judge_waits_for_the_device(judges):
-    """Its thread must resume work, which it may do only after the other judge has measured; the other judge must not wait for the thread that ends
-    it."""
+    """To end, the compiling thread must resume work, which it may do only after the other judge has measured; the other judge must therefore not wait
+    for the thread that ends it."""
     own, other = judges
     pool = Pool(own)
 

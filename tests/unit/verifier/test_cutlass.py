@@ -40,7 +40,7 @@ def test_half_of_it_is_nothing(clone):
 
 
 def test_compilers_and_programs_find_it(clone, tmp_path, monkeypatch):
-    """It is found by its name alone, in a folder next to the program, and after headers that the program includes itself."""
+    """The headers are found by name alone and in a folder next to the program, but headers that the program brings along take precedence."""
     home = tmp_path / "home"
     monkeypatch.setenv("CPLUS_INCLUDE_PATH", "")
     cutlass.show(str(home))

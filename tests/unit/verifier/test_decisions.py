@@ -1,4 +1,4 @@
-"""Differences that rounding decides once in many calls are distinguished from a program that is wrong in as many places in each call."""
+"""Differences that come from rounding once in many calls are distinguished from those of a program that is wrong in as many places in every call."""
 
 import time
 from types import SimpleNamespace

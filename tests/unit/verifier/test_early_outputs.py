@@ -1,4 +1,4 @@
-"""The outputs of a few early timed calls are kept until the end, so that a ring of buffers is detected, however long it is."""
+"""The outputs of a few early timed calls are kept until the end, so that a ring of buffers of any length is detected."""
 
 from __future__ import annotations
 

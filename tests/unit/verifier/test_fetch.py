@@ -31,7 +31,7 @@ class Shared:
 
 
 def test_what_was_fetched_is_not_what_the_party_writes_there_next():
-    """This occurred on H200s shared by several verifiers: the running averages of a batch norm, fetched next, appeared at the beginning of its
+    """On H200s shared by several verifiers, the running averages of a batch norm, which were fetched next, appeared at the beginning of its
     output."""
     memory = Shared(64)
     held = {"outputs": torch.arange(16, dtype=torch.float32), "state": torch.full((4,), -1.0)}

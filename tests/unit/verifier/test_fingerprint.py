@@ -1,4 +1,4 @@
-"""Fingerprints detect, from two sums over it, whether memory has changed."""
+"""Fingerprints use two sums over memory to detect whether it has changed."""
 
 import pytest
 import torch

@@ -342,7 +342,7 @@ def test_what_a_party_starts_while_it_is_stopped_stands_still_too(monkeypatch):
 
 
 def test_a_full_disk_stops_nobody(judges, monkeypatch):
-    """The name of the turn's holder is written only as information for waiting judges."""
+    """The name of the turn's holder is written only to inform waiting judges."""
     (first, _), (second, _) = judges
 
     def full(*arguments):

@@ -69,7 +69,7 @@ def test_a_constructor_that_wants_host_tensors_is_called_again(monkeypatch):
         return layer
 
     real = initialising._filling
-    monkeypatch.setattr(initialising, "_filling", lambda fill, device, moved: real(fill, "cpu", moved))  # this host has no other device
+    monkeypatch.setattr(initialising, "_filling", lambda fill, device, moved: real(fill, "cpu", moved))  # this host has only the CPU
     layer = constructed(make, "cuda:0", seed)
     seed()
     with drawn_on("cpu"):

@@ -87,7 +87,7 @@ def test_a_boundary_between_parts_moves_within_both():
 @pytest.mark.parametrize("tensor", [torch.tensor([37]), torch.tensor(37), torch.full((64,), 37, dtype=torch.int32)])
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_integers_that_are_all_the_same_become_lower(tensor, name):
-    """Examples are the position of a decoding step and the lengths of full rows: a lower number is valid wherever this one is."""
+    """Equal integers may be, for example, the position of a decoding step or the lengths of full rows: any lower number is then valid, too."""
     made = tensor.clone()
     assert vary(name, [made], Domain("any", "drawn"), torch.Generator().manual_seed(1)) or (name == "spiked" and tensor.numel() < 16)
     assert made.dtype == tensor.dtype and int(made.min()) >= 1 and int(made.max()) <= 37
@@ -98,7 +98,7 @@ def test_integers_that_are_all_the_same_become_lower(tensor, name):
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_zeros_and_ones_are_drawn_like_booleans(name, number):
-    """Examples are a mask of ones and the types of tokens: a program that never reads them is wrong."""
+    """A tensor of zeros or ones may be, for example, a mask or the types of tokens: a program that never reads it is wrong."""
     made = varied(name, torch.full((8, 32), number))
     assert made.dtype == torch.int64 and set(made.unique().tolist()) == {0, 1}
     assert torch.equal(varied(name, made, Domain("any", "own")), made)

@@ -44,20 +44,19 @@ def test_the_class_is_by_the_share_of_own_kernels():
 
 
 def test_a_kernel_that_was_only_launched_makes_nothing_mixed():
-    """As recorded on an H200, a kernel of the program over 64 elements, next to the reference under torch.compile, takes 19 % of a call of 6 us."""
+    """As recorded on an H200, a kernel of the program over 64 elements, next to the reference under torch.compile, takes 19 % of a 6 us call."""
     compiled = kernel("triton_red_fused__softmax_exp_mul_prepare_softmax_online_sub_0", 0.0049)
     needless = kernel("mine(float*)", 0.00115)
     result = judged(compiled, needless, program_ms=0.02, compiled=1)
     assert result.program_class == "orchestration" and result.own_share == 0
     assert "mine(float*) 1.1 us" in next(f.message for f in result.findings if f.rule == "bare-launch")
     assert any(f.rule == "library-share" and "triton_" in f.message for f in result.findings)
-    # A longer kernel has done something, many launches are not work, and real work of the program's own next to them counts as before.
+    # A longer kernel counts as work, many launches of a short one do not, and the program's own work still counts next to them.
     assert judged(compiled, kernel("mine(float*)", 0.003), program_ms=0.02).program_class == "mixed"
     many = kernel("mine(float*)", 0.0046).model_copy(update={"calls": 4.0})
     assert judged(compiled, many, program_ms=0.02).program_class == "orchestration"
     assert judged(compiled, needless, kernel("other(float*)", 0.003), program_ms=0.02).program_class == "mixed"
-    # If there are enough of them, they take half of the time and are still not work; nor is one of them work if the compiler's own kernels are as
-    # short.
+    # Enough of them to take half of the time are still not work; nor is one of them work if the compiler's own kernels are just as short.
     many = kernel("mine(float*)", 0.0062).model_copy(update={"calls": 6.0})
     assert judged(kernel("triton_poi_fused_0", 0.006), many, program_ms=0.02, compiled=1).program_class == "orchestration"
     assert judged(kernel("triton_poi_fused_0", 0.0019), needless, program_ms=0.02, compiled=1).program_class == "orchestration"
@@ -138,7 +137,7 @@ def seen_timed(own: float, moments: int, busy: bool = False):
     ("own", "moments", "of_the_class"),
     [
         (0.55, 40, "custom"),
-        (0.45, 16, "custom"),  # chance explains this
+        (0.45, 16, "custom"),  # explained by chance
         (0.0, 16, "orchestration"),  # a library was working during the timed calls
         (0.1, 40, "orchestration"),
         (0.0, 6, "custom"),  # hardly any samples were taken

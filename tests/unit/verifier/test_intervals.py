@@ -1,4 +1,4 @@
-"""Intervals of a speedup contain the true value as often as they claim, and are no wider than necessary."""
+"""Confidence intervals for a speedup contain the true value as often as claimed, and are no wider than necessary."""
 
 import numpy as np
 import pytest
@@ -63,7 +63,7 @@ def test_disturbed_calls_do_not_move_the_ratio():
 
 
 def in_turn(rng, processes, blocks, common, own, spread, scales):
-    """Returns such samples where most disturbances affect a whole turn: lists of samples, one for each of `scales`."""
+    """Returns samples in which most disturbances affect a whole turn: one list of samples for each of `scales`."""
     turns = np.abs(rng.standard_t(3, size=(blocks, 2))) * common
     sides = []
     for scale in scales:
@@ -105,8 +105,8 @@ def test_what_disturbs_one_kind_in_a_turn_is_in_the_error():
 
 
 def test_a_program_that_is_slow_in_less_than_half_of_its_turns_has_the_time_of_the_others():
-    """This is true of any median, but here it applies to all of the program's processes at the same time, so their common part is not attributed to
-    the host."""
+    """Any median ignores a minority of slow turns, but here they affect all of the program's processes at the same time, and what the processes have
+    in common must not be attributed to the host."""
     rng = np.random.default_rng(9)
     program, baseline = in_turn(rng, 3, 60, 0.05, 0.01, 0.001, (1.0, 2.0))
     turns = rng.random((60, 2))

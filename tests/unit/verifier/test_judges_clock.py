@@ -17,8 +17,8 @@ US = 1000
 
 
 def pairs_of(program_us, eager_us, noise=0.02, turn=0.1, overhead_us=15, blocks=24, count=3, lies=0.0, of_calls=1.0, seed=0):
-    """Returns pairs whose program-side clock undercounts each call in the share `of_calls` by the share `lies`. The judge's excess over it is skewed,
-    as round trips are."""
+    """Returns pairs whose program-side clock undercounts a share `of_calls` of the calls by a fraction `lies` of their time. The judge's excess over
+    it is skewed, as round trips are."""
     draws = np.random.default_rng(seed)
     turns = np.exp(turn * draws.standard_normal((blocks, 2)))
 
@@ -44,7 +44,7 @@ def test_an_honest_clock_is_borne_out(program_us, eager_us, noise):
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_tenth_less_in_every_call_is_seen(count):
-    """Such a lie is within the error that the judge's clock alone is allowed."""
+    """Undercounting by this much is within the error that is allowed for the judge's clock alone."""
     for seed in range(5):
         interval, problem = by_judge(pairs_of(1000, 1000, lies=0.1, count=count, seed=seed), KNOWN, seed)
         assert "times as fast as eager's, by the judge's" in problem
@@ -52,7 +52,7 @@ def test_a_tenth_less_in_every_call_is_seen(count):
 
 
 def test_a_lie_in_a_minority_of_calls_is_seen_where_it_moves_the_ratio():
-    """If calls vary by a tenth, lies in two fifths of them shift the median by about as much."""
+    """If calls vary by a tenth, undercounting two fifths of them shifts the median by about as much."""
     seen = [by_judge(pairs_of(10_000, 10_000, noise=0.1, lies=0.3, of_calls=0.4, blocks=60, seed=seed), KNOWN, seed)[1] != "" for seed in range(10)]
     assert sum(seen) >= 8
 

@@ -1,4 +1,5 @@
-"""Outputs of several gigabytes have a single location in a party's memory: the previous call's are copied before new ones are written there."""
+"""Outputs of several gigabytes have a single location in a party's memory: the previous call's outputs are copied before new ones are written
+there."""
 
 from types import SimpleNamespace
 

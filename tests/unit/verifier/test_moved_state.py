@@ -1,4 +1,4 @@
-"""If rounding decides, the state after the timed calls can still be distinguished from a skipped update."""
+"""If rounding decides, the state after the timed calls can still be distinguished from the state after a skipped update."""
 
 import random
 import time
@@ -17,7 +17,7 @@ COLUMNS, UNDECIDED = 80, 4
 
 
 class Voting(torch.nn.Module):
-    """Averages which of two sums is larger; in four columns, the sums are equal."""
+    """Keeps a running average of which of two sums is larger; in four columns, the sums are equal."""
 
     def __init__(self, backwards: bool = False):
         super().__init__()

@@ -52,12 +52,12 @@ EAGER = side(inner=800, ahead=12_000, copied=300)
 def test_a_program_that_is_faster_is_believed():
     assert clock_finding(side(400, 12_000, 300), EAGER) == ""
     assert clock_finding(side(400, 12_050, 420), EAGER) == ""  # outputs that are colder in the cache
-    assert clock_finding(side(1600, 12_400, 300), EAGER) == ""  # slower, and thus without a gain
+    assert clock_finding(side(1600, 12_400, 300), EAGER) == ""  # slower, so nothing is gained
 
 
 @pytest.mark.parametrize(("ahead", "copied", "between"), [(200, 0, 0), (0, 200, 0), (0, 0, 200), (70, 70, 70)])
 def test_what_is_needed_outside_is_added_to_the_call(ahead, copied, between):
-    """A quarter of eager's time is hidden, which is less than what would be called moved."""
+    """A quarter of eager's time is hidden, which is less than what counts as moved."""
     eager = in_series(side(800, 100, 300), 50)
     found = charge(in_series(side(200, 100 + ahead, 300 + copied), 50 + between), eager)
     assert 0.8 * 200 < found.ns / US < 1.2 * 210 and found.part
@@ -76,8 +76,8 @@ def test_a_call_that_was_only_moved_is_not(program, words):
 
 
 def test_a_clock_that_counts_too_little_is_seen_on_a_busy_machine():
-    """The program is allowed one and a half times what a busy machine adds to eager's round trip: here, a clock that counts only half would be within
-    that."""
+    """The program is allowed one and a half times what a busy machine adds to eager's round trip: here, that allowance alone would cover a clock that
+    counts only half."""
     busy = side(800, 12_000, 300, extra=1000)
     assert "counts" in clock_finding(side(400, 12_000, 300, extra=1400), busy)
     assert clock_finding(side(400, 12_000, 300, extra=1010), busy) == ""
@@ -114,7 +114,7 @@ def test_a_round_trip_that_the_program_draws_out_buys_no_time(calls):
 
 @pytest.mark.parametrize("calls", [16, 40])
 def test_a_clock_that_lies_at_one_of_two_places(calls):
-    """The score is the mean over both locations of a call's tensors: lies in two fifths of all calls halve it."""
+    """The score is the mean over both locations of a call's tensors: undercounting two fifths of all calls halves it."""
     eager = side(5_000, 12_000, 300, calls=calls)
     program = lying(side(5_000, 12_000, 300, calls=calls), count=lambda at: 4_980 if at % 2 and at % 10 != 1 else 0)
     assert clock_finding(program, eager) != ""
@@ -173,7 +173,7 @@ def test_an_honest_program_is_hardly_ever_charged_for_remembering():
 
 
 def around(side: Side, once: int, lead: int) -> Side:
-    """Returns the same calls in series, with these microseconds per call of once-per-series work and of extra time in lead-in calls."""
+    """Returns the same calls in series, with this much once-per-series work and extra time in lead-in calls (in microseconds per call)."""
     draws = random.Random(once + lead)
     side = in_series(side, 50)
     side.laps.around = [once * US + draws.randrange(20 * US) for _ in side.laps.inner]
@@ -214,7 +214,7 @@ def test_a_call_that_is_shorter_after_a_flush_than_without_one_was_begun_during_
 
 
 def test_what_a_program_remembers_shows_in_inspected_calls_too():
-    """One of two counted calls may be inspected, which leaves nothing to compare the other with."""
+    """One of the two counted calls may be inspected, which leaves nothing to compare the other one with."""
     made = Side(None, None)  # type: ignore[arg-type]
     for looked in (True, False):
         uses = [Use(None, None, True, new=new) for new in (True, False)]

@@ -1,4 +1,4 @@
-"""Averages that are rounding noise, and the consequences of a decision by rounding: how far they may be from fp64."""
+"""How far a program may be from fp64 in averages that are rounding noise, and in whatever follows from a decision by rounding."""
 
 import time
 
@@ -32,7 +32,7 @@ def test_a_size_is_measured_without_changing_the_tensor():
 @pytest.mark.parametrize("exact", [noise(1, 1e-17), torch.zeros(SIZE, dtype=torch.float64)])
 @pytest.mark.parametrize("eager", [1e-7, 0.0])
 def test_noise_of_any_size_passes_and_a_value_does_not(exact, eager):
-    """This holds even if fp64 or eager happens to cancel out completely."""
+    """Noise passes even if the values in fp64 or in eager happen to cancel out completely."""
     size = max(root_mean_square(exact), 1e-300)
     allowed = allowance(noise(2, eager).float(), exact, [1e-9 / size], 0.0, "fp32-strict", decided=True)
     assert allowed.noise

@@ -31,7 +31,7 @@ class Taken(nn.Module):
     ],
 )
 def test_a_recurrent_layer_counts_once(layer, expected):
-    """The library may run it as one operator, which torch's counter ignores, or as products, which it counts."""
+    """The library may run a recurrent layer as one operator, which torch does not count, or as products, which it counts."""
     rows, model = 3 * 7, Taken(layer)
     head = 2 * 3 * model.head.in_features * 5
     assert recurrent_flops(layer, torch.zeros(3, 7, 8)) == rows * expected

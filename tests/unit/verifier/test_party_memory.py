@@ -1,4 +1,4 @@
-"""The memory of the reference and the runner, counted by torch's own allocator events: the parties' columns of the ledger
+"""The memory of the reference and the runner, counted from torch's own allocator events: the parties' columns of the ledger
 (`verifier.judge.memory`)."""
 
 from types import SimpleNamespace

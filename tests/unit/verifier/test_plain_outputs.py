@@ -1,4 +1,4 @@
-"""Outputs are plain tensors that leave their reader nothing to do: no view to be negated, no wrapper, no mode that acts when they are read."""
+"""Outputs are plain tensors that can be read without further work: no view to be negated, no wrapper, no mode that acts when they are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If a host cannot confine a stranger's source, or does not answer in time, none of the source is run; the next probe may find the host changed."""
+"""If a host cannot confine a stranger's source, or does not answer in time, none of the source is run; the next probe may give a different result."""
 
 import subprocess
 import sys

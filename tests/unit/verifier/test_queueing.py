@@ -1,4 +1,4 @@
-"""How long threads wait for a processor, and which repeated calls count."""
+"""How long threads wait for a processor, and which repeated calls are counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Different weights open every gate: otherwise, whatever a zero, a faint or a closed gate hides would never be needed."""
+"""Different weights open every gate: otherwise, whatever is hidden by a gate that is zero, nearly zero or closed would never be needed."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Pool:
 
 
 class Timed(Tournament):
-    """Does everything except start the processes and call them."""
+    """A tournament that does everything except starting and calling the processes."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)

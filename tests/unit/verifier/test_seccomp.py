@@ -1,4 +1,4 @@
-"""The calls that the filter ignores: those that set priorities, and those that set processors if the judge binds a party."""
+"""The system calls that the filter ignores: those that set priorities and, if the judge binds a party, those that set processors."""
 
 import json
 import os

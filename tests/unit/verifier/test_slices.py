@@ -1,4 +1,4 @@
-"""Precision is checked in every head, channel and column, however small its elements are relative to the others."""
+"""Precision is checked in every head, channel and column, no matter how small its elements are relative to the others."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_one_small_slice_in_16_bits_is_seen(shape, at):
 def test_single_elements_that_nearly_cancel_are_not_a_slice():
     exact = output(64, 256)
     value = exact.clone()
-    value[:, 3::50] += 1e-6 * exact.abs().mean()  # six elements of each row, none of which exceeds the bound
+    value[:, 3::50] += 1e-6 * exact.abs().mean()  # six elements in each row, none of which exceeds the bound
     assert said(value, exact) == ""
 
 

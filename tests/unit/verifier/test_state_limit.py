@@ -1,4 +1,4 @@
-"""The limit on the distance of two programs' running averages after all timed calls."""
+"""The limit on the distance between two programs' running averages after all timed calls."""
 
 import pytest
 import torch

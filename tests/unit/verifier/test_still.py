@@ -57,7 +57,7 @@ def test_only_what_may_use_the_device(monkeypatch):
 
 
 class Stopped:
-    """A party whose processes record what they are told. `permit`: where the judge finds the permit."""
+    """A party that records the commands sent to its processes. `permit`: where the judge finds the permit."""
 
     def __init__(self, monkeypatch, role, permit):
         self.role, self.told = role, []

@@ -10,7 +10,7 @@ from verifier.parties.stored import stored
 
 
 class Late(torch.nn.Module):
-    """Creates its state when it is read."""
+    """Changes its state whenever its own code is used to read it."""
 
     def __init__(self):
         super().__init__()

@@ -1,5 +1,5 @@
 """All sides in a block make their calls from the same processor, and each block uses the next one; programs are frozen while others are timed, and
-the same pause follows every change of turns."""
+the same pause follows every change of turn."""
 
 import random
 from functools import partial
@@ -13,8 +13,8 @@ from verifier.timing.call import Call
 
 
 def sides_of(count, processors, programs=0, fails=None):
-    """Returns `calls`, each with the side's name, the input's number, the processor, and the programs that are frozen meanwhile, and `pauses`: before
-    which call each was, and how many programs were frozen when it began."""
+    """Returns `calls`, each with the side's name, the input's number, the processor, and the programs that were frozen meanwhile; and `pauses`, each
+    with the number of calls before it and the number of programs that were frozen when it began."""
     calls, still, pauses = [], set(), []
     device = SimpleNamespace(
         timed_on=list(range(processors)),

@@ -1,4 +1,4 @@
-"""Frames, layouts, stored artefacts and statistics: what a hostile peer may send, and the required outcome."""
+"""Frames, layouts, stored artefacts and statistics: what a hostile peer might send, and what must happen then."""
 
 from __future__ import annotations
 

@@ -75,8 +75,8 @@ def make_ranked(
     published: bool = False,
     clock: int = CLOCK,
 ) -> Run:
-    """Creates a finished run of the user's team whose candidate 1 was confirmed at `ratio`. None means that no program passed, and that its only
-    verification was wrong."""
+    """Creates a finished run of the user's team whose candidate 1 was confirmed at `ratio`. None means that no program passed, because the only
+    verification gave a wrong result."""
     found = make_task(user, task)
     team = user.personal_team
     settings = {"planner": llm, "coder": llm, "judge": llm, "mode": "train", "device": device, "precision": precision, "workflow": workflow}

@@ -66,7 +66,7 @@ def told() -> list[dict[str, Any]]:
 
 
 def stretches(events: list[dict[str, Any]], length: int = LENGTH) -> list[dict[str, Any]]:
-    """Returns them in the format of `webapp.runs.pages.views_trace.stretch`."""
+    """Returns the events as stretches, in the format of `webapp.runs.pages.views_trace.stretch`."""
     found = []
     for since in range(0, len(events), length):
         part = events[since : since + length]

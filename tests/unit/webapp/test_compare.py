@@ -1,4 +1,4 @@
-"""Runs side by side: the figures, the marked best values, how steps and kernels are aligned, and who may see the page."""
+"""Runs side by side: the figures, which best values are marked, how steps and kernels are aligned, and who may see the page."""
 
 from urllib.parse import urlencode
 

@@ -1,4 +1,4 @@
-"""*Connect a GPU*: who gets a command, the response to a host that presents its token, and the device as soon as it appears."""
+"""*Connect a GPU*: who gets a command, how a host that presents its token is answered, and that the device is shown as soon as it appears."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The navigation bar: four destinations and, under Advanced, those that the team uses."""
+"""The navigation bar: four destinations, and under Advanced the others that the team uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of another origin, port included, cannot follow a run; streams have the same headers as pages."""
+"""Pages from another origin, which includes the port, cannot follow a run; streams have the same headers as pages."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_origin_is_scheme_name_and_port(settings, host, origin, https, same)
 
 
 def test_a_websocket_of_another_port_is_denied():
-    """The victim's browser sends its session along; the page's origin decides."""
+    """The victim's browser sends its session with the request; the page's origin decides whether it is accepted."""
 
     async def run() -> list[bool]:
         async def accepting(scope, receive, send):

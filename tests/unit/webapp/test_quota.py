@@ -1,4 +1,4 @@
-"""A person may have at most a fixed number of unfinished runs; whatever would start another one reports this and starts nothing."""
+"""A person may have at most a fixed number of unfinished runs; any action that would start another one reports this and starts nothing."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ TASKS = {"one": TASK, "two": TASK.replace("softmax", "log_softmax")}
 
 
 async def quick(run):
-    """A workflow with one program whose speed is given by its seed."""
+    """A workflow that writes one program, whose speed depends on the seed."""
     from agents.run import Finish
     from agents.workflows.measuring import measure
 

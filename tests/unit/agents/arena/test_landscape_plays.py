@@ -41,7 +41,7 @@ def test_every_workflow_plays_within_its_budget_and_twice_the_same(table, workfl
 
 
 def test_a_model_whose_repairs_do_not_help_goes_another_way(table):
-    """The play moves on to another method by rules alone once there is a correct program, a point that it rarely reaches with few calls."""
+    """Once there is a correct program, the rules alone move a play on to another method; with few calls, a play rarely gets that far."""
     stubborn = Quality("stubborn", insight=0.3, foresight=0.2, family_fault=0.5, program_fault=0.3, repair=0.1)
     plenty = Budget(calls=60, candidates=60, verifier_seconds=None, seconds=None)
     for seed in range(12):

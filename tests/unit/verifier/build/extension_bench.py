@@ -97,7 +97,7 @@ def ninja_file(folder: Path, cuda_source: str, monkeypatch, **options) -> NinjaF
     monkeypatch.setattr(cpp_extension, "_run_ninja_build", stop)
     monkeypatch.setattr(cpp_extension, "CUDA_HOME", str(Path(find_nvcc()).resolve().parents[1]))
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0")
-    # If the toolkit is a wrapper script, there is no toolkit next to it.
+    # If nvcc is a wrapper script, the toolkit is not next to it.
     if not (Path(cpp_extension.CUDA_HOME) / "include" / "cuda_runtime.h").exists():
         found = re.search(r"TOP=(\S+)", subprocess.run([find_nvcc(), "--dryrun", "-c", "x.cu"], capture_output=True, text=True).stderr)
         monkeypatch.setattr(cpp_extension, "CUDA_HOME", str(Path(found[1]).resolve()))
@@ -117,7 +117,8 @@ def machine_code(path: Path) -> dict[str, bytes]:
 
 
 def ordinary(ninja: NinjaFile) -> dict[str, bytes]:
-    """Runs torch's own command with its ordinary headers, but only the device half: the host half takes as long again, and gigabytes of memory."""
+    """Runs torch's own command with its ordinary headers, but only the device half: the host half would take as long again, and gigabytes of
+    memory."""
     unit = next(unit for unit in ninja.units if unit.rule == "cuda_compile")
     command = ["-cubin" if word == "-c" else unit.target + ".cubin" if word == unit.target else word for word in ninja.command(unit)]
     done = subprocess.run(command, cwd=ninja.folder, capture_output=True, text=True)

@@ -167,8 +167,7 @@ def test_what_light_headers_cannot_do_is_compiled_in_the_ordinary_way(tmp_path, 
 
 
 def test_an_error_of_a_unit_has_the_programs_line(tmp_path, monkeypatch):
-    """torch appends a compiler's output to its own message: the output must start on a new line, or the first error would have no file and no
-    line."""
+    """torch appends a compiler's output to its own message: the output must start on a new line, or the first error would have no file or line."""
     source = tmp_path / "cuda.cu"
     source.write_text("int a;\nint b = c;\n")
     text = f"nvcc = nvcc\ncxx = g++\ncflags =\ncuda_cflags = -O3\nbuild cuda.cuda.o: cuda_compile {source}\nbuild x.so: link cuda.cuda.o\n"

@@ -66,7 +66,7 @@ def test_nobody_works_on_the_other_thread_of_a_core_on_which_sides_are_timed(hos
 
 
 def test_one_thread_of_a_core_in_the_set_moves_no_other_core_apart(host, tmp_path, monkeypatch):
-    """This occurs in a container with a static processor set that does not contain whole cores."""
+    """Covers a container with a static processor set that does not consist of whole cores."""
     topology(tmp_path, sockets=1, cores=16)
     monkeypatch.setattr(cuda, "CORES", cores([16, *range(1, 8), *range(17, 24)], tmp_path))
     share = cuda.share_of_host(0, 1)

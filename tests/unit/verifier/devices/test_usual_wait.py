@@ -29,7 +29,7 @@ def test_what_was_learnt_beside_others_hides_no_program_that_keeps_the_gpu_busy(
 
 
 def test_where_the_gpu_works_on_without_the_program_it_is_not_to_blame():
-    """An example is a training run, or a kernel started by another verifier's process that has since been frozen."""
+    """Covers, for example, a training run, or a kernel started by another verifier's process that has since been frozen."""
     watch = watch_of(device(QUIET), KEPT_BUSY)
     watch.works_on = True
     assert watch.finding() == "" and "another process keeps it busy" in watch.crowded()
@@ -46,8 +46,8 @@ def test_a_device_does_not_rest_while_kernels_of_a_neighbour_still_run(monkeypat
 
 
 def test_a_wait_is_one_in_a_neighbours_time_slice(monkeypatch):
-    """After a pause, the neighbour's time slice has long ended, so a first kernel runs immediately; a second one waits for the slice that begins
-    then."""
+    """After a pause, the neighbour's time slice has long ended, so a first kernel runs immediately; a second one waits for the slice that begins then
+    to end."""
     found = device(QUIET)
     waits = iter([QUIET, KEPT_BUSY, QUIET, QUIET // 10])
     monkeypatch.setattr(found, "_one_wait_ns", lambda: next(waits))

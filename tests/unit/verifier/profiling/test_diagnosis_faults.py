@@ -105,7 +105,7 @@ def test_one_fault_is_named_by_its_counters(changes, shape, expected):
 
 
 def test_a_grid_that_nobody_knows_is_no_fault():
-    """This occurs in a report without a profile, which contains only names and times."""
+    """Covers a report without a profile, which contains only names and times."""
     bare = kernel(us=200.0, grid=None, block=None)
     assert bare.grid is None and names([bare]) == []
 
@@ -250,7 +250,7 @@ def test_every_fault_has_a_class():
 
 
 def test_lanes_far_apart_are_no_fault_where_each_sector_is_used_up_and_dram_is_at_its_ceiling():
-    """There are four scalar loads, 16 bytes apart: each load uses 8 of a sector's 32 bytes, and the following ones read the rest from the cache."""
+    """Each of four scalar loads, 16 bytes apart, uses 8 of a sector's 32 bytes; the following loads read the rest from the cache."""
     apart = {**STREAM, c.GLOBAL_SECTORS["ld"]: 8e6, c.GLOBAL_REQUESTS["ld"]: 5e5, c.BYTES_PER_SECTOR["ld"]: 8.0, c.L1_SHARE: 80.0}
     assert "uncoalesced-access" not in names([kernel(metrics=apart)])
     wasted = {**apart, c.BYTES_PER_SECTOR["ld"]: 2.0, c.GLOBAL_SECTORS["st"]: 5e5}

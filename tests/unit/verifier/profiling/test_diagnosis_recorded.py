@@ -78,13 +78,13 @@ def test_tiles_copied_to_shared_memory_are_not_called_scattered(task):
 
 
 def test_scattered_copies_that_nobody_waits_for_cost_nothing():
-    """A convolution with stride 4 gathers 14 sectors per request; its warps wait for memory 2 % of the time, and at barriers 42 %."""
+    """A convolution with stride 4 gathers 14 sectors per request; its warps wait for memory 2 % of the time, and at barriers 42 % of the time."""
     found = of_kernelbench("level1/50_conv_standard_2D__square_input__square_kernel.py program")
     assert {fault.name for fault in found.faults} == {"barrier-stalls"} and found.bottleneck == "latency"
 
 
 def test_multiprocessors_busy_with_more_than_the_task_needs_are_compute():
-    """An example is cuDNN's convolution with one channel: the multiprocessors are 83 % busy for 7 % of the arithmetic; the roofline alone would
+    """In cuDNN's convolution with one channel, for example, the multiprocessors are 83 % busy for 7 % of the arithmetic; the roofline alone would
     suggest latency."""
     found = of_kernelbench("level3/4_LeNet5.py reference")
     assert found.bottleneck == "compute" and not found.faults

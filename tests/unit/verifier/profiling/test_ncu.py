@@ -42,7 +42,7 @@ def test_the_product_in_its_usual_place_newest_first(tmp_path, monkeypatch):
 
 
 def test_the_toolkits_launcher_gives_way_to_the_product(tmp_path, monkeypatch):
-    executable(tmp_path / "cuda/bin/ncu")  # searches for the product elsewhere, and has none around it
+    executable(tmp_path / "cuda/bin/ncu")  # a launcher, which searches for the product elsewhere: there is none next to it
     monkeypatch.setenv("PATH", str(tmp_path / "cuda/bin"))
     product = executable(tmp_path / "nsight-compute/2025.3.1/ncu")
     (tmp_path / "nsight-compute/2025.3.1/target").mkdir()

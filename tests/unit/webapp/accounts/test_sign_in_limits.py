@@ -42,7 +42,7 @@ def test_five_wrong_passwords_close_a_name_for_that_address(people, alice):
 
 
 def test_a_stranger_closes_nobodys_name(alice):
-    """The addresses that the attacker uses do not matter, because hers is a different one."""
+    """However many addresses an attacker uses, Alice can still sign in from a different one."""
     for number in range(12):
         for _ in range(6):
             attempt("alice", "wrong", f"10.0.0.{number}")

@@ -1,4 +1,4 @@
-"""What callers rely on: permissions, cursors, keys that create only once, limits, and the verdict as one object."""
+"""What callers rely on: permissions, cursors, idempotency keys, limits, and the verdict as one object."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_scope_opens_what_it_says_and_no_more(people, caller, scope, allowed):
 def test_a_token_sees_its_own_team_alone(people, caller):
     run = make_run(people.alice)
     assert caller(people.bob, team=people.alice.personal_team).get(f"{API}/runs/{run.pk}").status_code == 200
-    assert caller(people.bob).get(f"{API}/runs/{run.pk}").status_code == 404  # Bob is in both teams, but this token is not
+    assert caller(people.bob).get(f"{API}/runs/{run.pk}").status_code == 404  # Bob is in both teams, but this token is only for one
     assert caller(people.bob).get(f"{API}/runs").json()["runs"] == []
 
 

@@ -1,4 +1,4 @@
-"""Comments over the API: made at every place, answered, resolved, followed by their sequence numbers, and closed to everyone who may not read
+"""Comments through the API: made at every place, answered, resolved, followed by their sequence numbers, and closed to everyone who may not read
 them."""
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from webapp.runs.trace.append import append
 
 
 def finish(run: Run, status: str = "passed", *, ratio: float = 2.4, **changes) -> Report:
-    """Ends it with a report; `changes` are fields of the report."""
+    """Ends the verification with a report; `changes` are fields of the report."""
     program = submitted_program(run)
     tier = run.settings["tier"]
     body = report(run.task.sha, artefacts.put(run.team_id, program.encode(), "text/x-python").sha, status, ratio, tier, seed=1) | changes
@@ -52,7 +52,7 @@ def finish(run: Run, status: str = "passed", *, ratio: float = 2.4, **changes) -
 
 
 def refuse(run: Run, problem: dict) -> None:
-    """Ends it because the task is not admitted."""
+    """Ends the verification because the task is not admitted."""
     _begin(run, _stored(run, run.task.source.encode(), "text/x-python", "task.py"))
     append(run.pk, _admitted(run, Admission(task=run.task.sha, ok=False, problems=[problem])))
     append(

@@ -111,7 +111,7 @@ def test_ids_of_another_team_in_a_body_are_no_ids(world):
 
 
 def test_a_token_is_for_its_own_team_alone(world):
-    """If a person is in both teams, the token for one gives no access to the other."""
+    """If a person is in both teams, a token for one of them gives no access to the other."""
     both = world.people["owner"]
     Membership.objects.create(team=world.other, user=both, role="owner")
     token = world.token(both, world.other)

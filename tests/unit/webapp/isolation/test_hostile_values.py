@@ -1,4 +1,4 @@
-"""Whatever an address, a form or a body contains, the answer is a sentence, never an internal error."""
+"""Whatever an address, a form or a body contains, the answer is a readable message, never an internal error."""
 
 from __future__ import annotations
 

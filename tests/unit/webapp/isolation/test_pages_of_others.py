@@ -1,4 +1,4 @@
-"""Every page of one team, requested in every role of another team, by a viewer if it makes a change, and without signing in."""
+"""Every page of one team, requested in every role of another team, by a viewer if the page makes a change, and without signing in."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_every_address_can_be_filled(world):
 
 @pytest.mark.slow
 def test_what_is_tried_is_there(world):
-    """Requests them as the owner of the team; otherwise, the refusals to the others would prove nothing."""
+    """Requests the pages as the owner of the team; otherwise, refusing the others would prove nothing."""
     for user in (*world.people.values(), *world.strangers.values()):
         assert user.get_username() in ask(user, "GET", reverse("accounts:account")).body.decode()
     found = {}

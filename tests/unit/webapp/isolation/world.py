@@ -44,7 +44,7 @@ OPEN_PARAMETERS: dict[str, Any] = {"slug": "softmax", "name": "fuse-row-reductio
 
 @dataclass
 class World:
-    team: Team  # A, whose objects the requests are for
+    team: Team  # A, to which the requested objects belong
     people: dict[str, User]  # members of A, by role
     strangers: dict[str, User]  # members of B, by role
     other: Team

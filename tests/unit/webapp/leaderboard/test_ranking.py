@@ -155,7 +155,7 @@ def test_an_accepted_result_stays(people):
 def test_a_result_is_its_teams_until_it_is_published(people):
     run = make_ranked(people.alice, "secret", 2.0)
     assert board(people.bob, Filters()).entries and not board(people.charlie, Filters()).entries
-    Run.objects.filter(pk=run.pk).update(published=True)  # by any page or call: a trigger passes it on
+    Run.objects.filter(pk=run.pk).update(published=True)  # set directly, as by any page or call: a trigger updates the ranking
     assert [task.name for task in board(people.charlie, Filters()).tasks] == ["secret"]
     Run.objects.filter(pk=run.pk).update(published=False)
     assert not board(people.charlie, Filters()).rows

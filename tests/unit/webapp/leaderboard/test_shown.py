@@ -1,4 +1,4 @@
-"""Pages of a single task and a single result, badges, and what a team opens to people without an account."""
+"""Pages for a single task and for a single result, badges, and what a team makes visible to people without an account."""
 
 from __future__ import annotations
 

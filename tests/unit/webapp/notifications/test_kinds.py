@@ -1,4 +1,4 @@
-"""The registry of notification kinds, from which pages, mail and webhooks derive theirs."""
+"""The registry of notification kinds, on which pages, mail and webhooks are based."""
 
 from __future__ import annotations
 

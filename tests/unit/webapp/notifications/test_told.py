@@ -1,4 +1,4 @@
-"""Runs that end, verdicts that change and baselines that overtake: who is notified, on the page, by mail and by webhook."""
+"""Runs that end, verdicts that change and baselines that overtake a result: who is notified, on the page, by mail and by webhook."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_new_best_of_the_same_team_is_not_overtaken(people, faster_baseline):
 
 
 def sent(delivery: Delivery, monkeypatch, answer) -> Delivery:
-    """Makes one attempt, to which the receiver gives this answer; whatever the attempt then queues is not sent."""
+    """Makes one attempt, to which the receiver gives this answer; anything that the attempt then queues is not sent."""
     monkeypatch.setattr(posting, "post", answer)
     jobs.deliver_hook(delivery=delivery.pk)
     return Delivery.objects.get(pk=delivery.pk)

@@ -72,7 +72,7 @@ def test_depth_has_an_end():
 @pytest.mark.parametrize("language", ["python", "cuda", "cpp", "json", "bash", "llvm", "console", "makefile", "elpi", "ini"])
 @pytest.mark.parametrize("unit", ["\n \t", "a::", "(", "#if 0\n", '"\\'])
 def test_no_comment_costs_seconds(language, unit):
-    """This holds whatever language it names, and however often."""
+    """Rendering must stay fast for every language that a block may name, and for many blocks."""
     block = f"```{language}\n{(unit * 8000)[:7900]}\n```\n\n"
     html_of.cache_clear()
     begin = time.process_time()

@@ -1,4 +1,4 @@
-"""Threads: who may write, what is kept, who is notified, and what a page requests when it has only part of the data."""
+"""Threads: who may write, what is kept, who is notified, and what a page requests if it has only part of the data."""
 
 from __future__ import annotations
 

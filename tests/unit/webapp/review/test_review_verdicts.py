@@ -1,4 +1,4 @@
-"""Verdicts: who may give which, which one applies, and that results are removed from rankings by them."""
+"""Verdicts: who may give which, which one applies, and how they remove results from rankings."""
 
 from __future__ import annotations
 

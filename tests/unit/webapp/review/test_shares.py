@@ -1,4 +1,4 @@
-"""Share links: read access to one run until they expire, and to no other part of the installation."""
+"""Share links: they give read access to one run until they expire, and to no other part of the installation."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_no_page_of_the_run_offers_a_guest_anything_to_change(people, run):
 
 
 def inner_links(page: str, address: str) -> set[str]:
-    """Returns where a page's links lead within this installation; the logo links to the home page, which itself requires an account."""
+    """Returns the targets of a page's links within this installation; the logo links to the home page, which itself requires an account."""
     body = page[page.index("<main") :] if "<main" in page else page
     found = {urljoin(address, unescape(href)) for href in re.findall(r'<a\b[^>]*?\shref="([^"#]+)', body)}
     return {href for href in found if href.startswith("/")}

@@ -1,4 +1,4 @@
-"""A trace written by a stranger is either accepted or refused with a sentence; the pages of an accepted one work."""
+"""A trace written by a stranger is either accepted or refused with an explanation; the pages of an accepted one work."""
 
 from __future__ import annotations
 

@@ -369,7 +369,7 @@ async def test_other_messages_end_the_connection(text):
 
 
 async def test_a_socket_opens_once():
-    """Each opening would have its own window, even for a page that reads nothing."""
+    """Otherwise, each opening would have its own window, even for a page that reads nothing."""
     user, run = await cast()
     await write(run, notes(3))
     client = await Client(run, user).open()

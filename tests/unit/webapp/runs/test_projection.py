@@ -1,4 +1,4 @@
-"""Rows are derived from the events: rewriting them changes nothing, and repairs what was wrong."""
+"""Rows are derived from the events: rewriting them changes no correct row and repairs the wrong ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue position of a waiting run: by turns, in the order in which the queue takes jobs."""
+"""The queue position of a waiting run: it follows from the order, turn by turn, in which the queue takes jobs."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_who_reaches_the_socket_still_needs_the_password(tmp_path, started, pass
 
 
 def test_a_cluster_that_trusted_everybody_is_converted_at_start(tmp_path, started):
-    """Such a cluster comes from an installation older than passwords: `initdb --auth=trust`, with tables in it."""
+    """The cluster is from an installation that predates passwords: `initdb --auth=trust`, with tables in it."""
     data = tmp_path / "data"
     old = EmbeddedPostgres(data)
     data.mkdir(mode=0o700)
