@@ -166,7 +166,7 @@ def another_owner(world: World, name: str) -> User:
 
 
 def look_through(executable: str | None, base: str, link: str, paths: list[str]) -> list[str]:
-    """Checks pages in a separate thread with its own browser, signed in by `link` or not at all."""
+    """Checks pages in a separate thread with its own browser, signed in through `link` or not signed in at all."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         context, page, said = prepare(browser)

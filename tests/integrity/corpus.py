@@ -48,7 +48,7 @@ class HeaderError(ValueError):
 
 @dataclass(frozen=True)
 class Entry:
-    """One program in the corpus. `hack` is its number in the taxonomy, or "design" for an attack on the verifier's own two processes."""
+    """One program in the corpus. `hack` is its number in the taxonomy, or "design" for an attack on the verifier's own pair of processes."""
 
     path: Path
     kind: Kind

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 TRANSPORT = ("truncated-stream", "rate-limited", "server-error", "hang", "connection-reset")
 CONTENT = ("malformed-json", "prose", "wrong-file", "stale-block", "does-not-compile", "wrong-result", "cheat")
 KINDS = (*TRANSPORT, *CONTENT)
-TRANSPORT_SHARE = 1 / 3  # share of the rate, for requests that are lost in transit
+TRANSPORT_SHARE = 1 / 3  # transport faults (requests lost in transit) as a share of the rate
 
 # Texts in a prompt that show that a mistake of this kind was noticed. Programs are removed from the prompt before the search.
 EVIDENCE = {

@@ -23,7 +23,7 @@ def people(transactional_db) -> People:
 
 @pytest.fixture
 def token(people) -> str:
-    """Returns a token of Alice's for her team, with every scope that a program needs."""
+    """Returns one of Alice's tokens for her team, with every scope that a program needs."""
     return tokens.issue(people.alice, people.alice.personal_team, "tests", ["read", "submit", "verify"])[1]
 
 

@@ -17,7 +17,7 @@ from webapp.runs.models import Candidate, Event, Run
 from webapp.runs.trace.projection import rebuild
 from webapp.supervisor.postgres import PostgresError, binaries
 
-# The fields that a run's events alone determine.
+# The fields that are determined by a run's events alone.
 PROJECTED = ("state", "outcome", "reason", "best_candidate", "speedup", "spent", "last_seq", "started_at", "finished_at")
 NAME = "older"
 

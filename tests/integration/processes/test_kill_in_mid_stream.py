@@ -1,5 +1,5 @@
-"""Kills the orchestrator with `kill -9` while a model is answering. The run continues from its journal, repeats only that request, and counts
-both."""
+"""Kills the orchestrator with `kill -9` while a model is answering. The run continues from its journal, repeats only that request, and counts both
+attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts and stops an installation: it prints one line, leaves nothing behind and keeps everything."""
+"""Starts and stops an installation: it prints only one line, leaves no process running and loses no data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trials of a program: different weights regardless of their names, every input, and all of the trials, however slow the program is."""
+"""The trials of a program: they use different weights regardless of their names, cover every input, and are all run, however slow the program is."""
 
 from __future__ import annotations
 

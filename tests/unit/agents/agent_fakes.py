@@ -1,4 +1,4 @@
-"""A verifier client and roles that answer immediately and always in the same way, for testing what the engine does with their answers."""
+"""A verifier client and roles that answer immediately and predictably, for testing what the engine does with their answers."""
 
 from __future__ import annotations
 

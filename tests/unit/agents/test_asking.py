@@ -34,7 +34,7 @@ def of_kind(journal, *kinds):
 
 
 def streamed(journal) -> dict[str, str]:
-    """Returns what a reader of the deltas has received of each message by the end."""
+    """Returns the text of each message that a reader of the deltas has received by the end."""
     texts: dict[str, str] = {}
     for event in of_kind(journal, "message.delta"):
         p = event.payload

@@ -1,4 +1,4 @@
-"""Scripts that edit a decision tree: each rule has its own message, the valid remainder is kept, and no measurement changes."""
+"""Scripts that edit a decision tree: each rule has its own message, the valid remainder is kept, and measurements never change."""
 
 from __future__ import annotations
 

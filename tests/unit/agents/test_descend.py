@@ -1,4 +1,4 @@
-"""Coordinate descent: how close it comes to the best point of a grid, and with how many measurements; and the workflow around it."""
+"""Coordinate descent and the workflow around it: how close it comes to the best point of a grid, and how many measurements it takes."""
 
 import itertools
 import math

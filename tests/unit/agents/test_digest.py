@@ -1,4 +1,4 @@
-"""What models receive: evidence with its location, few figures, and numbers that can be tuned."""
+"""What models receive: evidence with its location, a small number of figures, and the parameters that can be tuned."""
 
 from __future__ import annotations
 

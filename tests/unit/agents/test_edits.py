@@ -1,4 +1,4 @@
-"""Edits: whole files and search/replace blocks, applied exactly or refused with block, location and number of matches."""
+"""Edits: whole files and search/replace blocks, applied exactly or refused with the block, its location and the number of matches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings: a recorded request receives its recorded answer, and a missing one is named."""
+"""Recordings: a recorded request receives its recorded answer, and a missing recording is reported by name."""
 
 from __future__ import annotations
 

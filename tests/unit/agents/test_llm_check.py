@@ -67,7 +67,7 @@ async def test_a_mailbox_and_recordings_are_looked_at(tmp_path):
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """Sets up this process's environment as the command line finds it."""
+    """Sets up this process's environment for the command line."""
     monkeypatch.setenv("DATA_DIR", str(tmp_path))
     monkeypatch.setenv("PLANTED_KEY", KEY)
     monkeypatch.delenv("STITCHWORK_LLM_PROFILES", raising=False)

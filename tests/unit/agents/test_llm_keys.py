@@ -36,7 +36,7 @@ def files_with_the_key(folder: Path) -> list[str]:
 
 
 def indiscreet(*, statuses: tuple[str, ...] = ()):
-    """Answers as the model of `model_fakes` does, but repeats in each answer what it was sent; returns these statuses first."""
+    """Answers like the model in `model_fakes`, but repeats in each answer what it was sent; returns these statuses first."""
 
     def fault(status: str):
         async def say(asked, writer):

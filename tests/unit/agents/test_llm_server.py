@@ -1,4 +1,4 @@
-"""The client against a real server: valid replies in every shape, and everything that can go wrong in transit."""
+"""The client against a real server: valid replies in every form, and everything that can go wrong in transit."""
 
 from __future__ import annotations
 

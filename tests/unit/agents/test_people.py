@@ -156,7 +156,7 @@ async def test_a_paused_run_that_nobody_holds_is_cancelled_by_whoever_takes_it_u
 
 
 class Named(AskingRoles):
-    """Roles that put their name in the titles of their programs; the settings choose which of them plays."""
+    """Roles that put their name in the titles of their programs; the settings choose which of them are used."""
 
     def __init__(self, name: str, programs: int):
         super().__init__(programs)

@@ -79,7 +79,8 @@ def test_the_legend_says_what_waves_and_peaks_are_and_that_stalls_are_the_larges
 
 
 def test_shared_memory_limits_the_blocks_only_as_far_as_the_hardware_does():
-    """With 213 registers and 72 KiB a block, registers allow 2 blocks and shared memory 3, although the driver set aside enough for only 2."""
+    """With 213 registers per thread and 72 KiB per block, registers allow 2 blocks and shared memory 3, although the driver set aside enough for only
+    2."""
     limits = {counters.OCCUPANCY_LIMIT[name]: blocks for name, blocks in (("registers", 2), ("shared_mem", 2), ("warps", 16), ("blocks", 32))}
     found = counted(metrics=COUNTED | limits, block=(128, 1, 1), registers=213, shared_bytes=73728)
     assert "resident blocks a multiprocessor: 2 (by registers; shared memory 3, block size 16)" in measured.resources_text(found, H200)

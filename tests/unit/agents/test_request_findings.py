@@ -28,7 +28,7 @@ COUNTED = {
 
 
 def counted(**more) -> Attempt:
-    """Returns a program with one product on tensor cores: 250 blocks of 512 threads, one of which can be resident per multiprocessor."""
+    """Returns a program with one product on tensor cores: 250 blocks of 512 threads each, with room for one block per multiprocessor."""
     found = passed(ratio=6.0)
     known = {
         "name": "product", "own": True, "calls": 5, "total_us": 1500, "mean_us": 300, "share": 1.0, "grid": (250, 1, 1), "block": (512, 1, 1),

@@ -1,4 +1,4 @@
-"""All workflows: a named outcome whatever happens, no overspent budget, and the same run after an interruption at any event."""
+"""All workflows reach a named outcome whatever happens, never overspend the budget, and continue identically after an interruption at any event."""
 
 import asyncio
 from collections import Counter

@@ -20,7 +20,7 @@ FIGURES = DeviceFigures.h200()
 
 
 def measured(source: str, status: str = "passed", **ratios: float) -> Report:
-    """Returns a report with `ratios` over baselines, by their names with `_` in place of `-`."""
+    """Returns a report with `ratios` over baselines, whose names have `_` in place of `-`."""
     made = report(VerifyJob(task_source=TASK, program_source=source, tier="full"), status)
     if made.timing is not None:
         one = made.timing.comparisons[0]

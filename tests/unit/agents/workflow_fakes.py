@@ -98,7 +98,7 @@ class SearchRoles:
         return replace(idea, text=f"what candidate {attempt.number} does", data=dict(attempt.edit.options[0]))
 
     async def edit_tree(self, span, situation, view):
-        """Adds four draws below the best program while there are ideas; the second depends on the first."""
+        """Adds four draws below the best program as long as there are ideas; the second depends on the first."""
         self._see("planner", "edit", situation)
         best, made = view.best, len(view.tree.nodes) - 1
         count = min(4, max(self.most_ideas - made, 0))

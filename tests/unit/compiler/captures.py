@@ -1,4 +1,4 @@
-"""Captures of the tasks in these tests, each made only once, because the result of `torch.export` depends on the task alone."""
+"""Captures of the tasks in these tests, each made only once, because the result of `torch.export` depends only on the task."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from verifier.parties.capturing.capture import capture
 
 
 def captured(model: Callable[[], torch.nn.Module], inputs: list, source: str, mode: str, precision: str) -> Capture:
-    """Captures as `capture` does. Random numbers drawn afterwards are the same whether the capture was made now or read from the cache."""
+    """Captures a task as `capture` does. Random numbers drawn afterwards are the same whether the capture was made now or read from the cache."""
     place = kept.folder("captures-" + code()) / (kept.key(source, mode, precision) + ".json")
 
     def make(scratch: Path) -> None:
@@ -81,8 +81,8 @@ def register_quickly(operator: type) -> None:
 
 def overridden_quickly(whole: Callable[[Mapping], AbstractContextManager], rules: dict) -> Callable[[Mapping], AbstractContextManager]:
     """PyTorch's `whole` registers the kernels one by one and drops them after each export. Once it has done so for the same decompositions and
-    starting from the same tables, this restores the resulting tables instead. `rules`: the shape rules, one of which it registers for each
-    operator."""
+    starting from the same tables, this replacement restores the resulting tables instead. `rules`: the shape rules, one of which it registers for
+    each operator."""
     asked: dict = {}  # maps each operator to its decomposition
     before: dict = {}  # maps each operator to its kernels and its rule
     during: dict = {}

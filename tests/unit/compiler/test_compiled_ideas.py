@@ -1,4 +1,5 @@
-"""The built-in roles' ideas: distinct sets of choices that can be crossed, become programs, and afterwards report what the program does."""
+"""The built-in roles' ideas: distinct sets of choices that can be crossed, are turned into programs, and afterwards describe what the program
+does."""
 
 import asyncio
 from dataclasses import replace

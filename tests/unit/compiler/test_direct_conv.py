@@ -41,7 +41,7 @@ def test_convolutions(compiled, task, name):
 
 @pytest.mark.slow
 def test_every_number(compiled, task):
-    """Uses more threads per block, and unrolls as for convolutions with many channels."""
+    """Uses more threads per block, and the same unrolling as for convolutions with many channels."""
     found = compiled(task("return self.conv(x)", "torch.randn(1, 8, 10, 18)", "self.conv = nn.Conv2d(8, 16, 3)"), figures=SMALL)
     known = {number.name.rpartition(".")[2]: number for number in numbers(found.plan, found.source, Options())}
     assert set(known) == {"windowed", "direct", "window-threads"}

@@ -1,5 +1,5 @@
 """Attention in bf16 and fp16 as one kernel, compared with PyTorch and run by the emulator: scalings, masks, lengths that are not multiples of a tile,
-each width, each shape."""
+every width, every shape."""
 
 import pytest
 

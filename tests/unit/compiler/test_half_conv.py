@@ -84,7 +84,7 @@ def test_gaps_are_the_librarys(compiled, task):
 
 @pytest.mark.parametrize("channels", [32, 3])
 def test_an_image_beyond_32_bits_is_the_librarys(channels):
-    """Innermost channels are read in place, and all others are transposed first; both count elements in an int."""
+    """Innermost channels are read in place, and all others are transposed first; both use an int to count elements."""
     plane = 1 << 18
     for images, fits in ((200, True), (1 << 13, False)):
         own = SimpleNamespace(images=images, each=channels, plane=plane, groups=1)

@@ -1,4 +1,4 @@
-"""A program keeps nothing from the capture that may have changed by another call: state outside the state dict, however it is read; Python's random
+"""A program keeps nothing from the capture that may be different in another call: state outside the state dict, however it is read; Python's random
 numbers; the clock; lists, modules and functions held in variables."""
 
 import pytest

@@ -82,7 +82,7 @@ def written(body: str, arguments: str, inputs: str, init: str = INIT, before: st
 
 
 def checked(source: str, calls: int = 3):
-    """Runs a task's program alongside eager, with other inputs in every call."""
+    """Runs a task's program alongside eager, with different inputs in every call."""
     task = load(source, "task")
     torch.manual_seed(0)
     model, eager = task["Model"](), task["Model"]()

@@ -1,5 +1,5 @@
 """Recurrent layers compared with PyTorch, in the emulator with all blocks live at the same time: kinds, directions, layouts, results, tunable
-numbers; unrolled loops."""
+parameters; unrolled loops."""
 
 import pytest
 from torch._decomp import decompositions
@@ -168,7 +168,7 @@ def test_what_is_left_to_the_library_and_why(compiled, task):
 
 @pytest.mark.parametrize(("kind", "layer"), [("LSTM", "lstm"), ("GRU", "gru"), ("RNN", "rnn_tanh")])
 def test_recurrences_are_captured_by_shape_where_pytorch_would_go_through_their_steps(monkeypatch, task, kind, layer):
-    """Captures as on every device except the CPU; there, PyTorch 2.11 also returns an LSTM's last states with one axis too many."""
+    """Captures a layer as on every device except the CPU: on the CPU, PyTorch 2.11 also returns an LSTM's last states with one axis too many."""
     own = "one_layer_lstm" if kind == "LSTM" else "one_layer_rnn"
     before = getattr(decompositions, own)
     monkeypatch.setattr(decompositions, "select_one_layer_lstm_function", lambda *args: decompositions.one_layer_lstm)

@@ -1,5 +1,5 @@
-"""Loops with similar passes are captured as one pass and then written out: the operators are those of an export of every pass, in a fraction of its
-time."""
+"""Loops with similar passes are captured as one pass and then written out: the operators are the same as when every pass is exported, in a fraction
+of the time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Running sums, running products and products with vectors, as printed for the GPU and run by the emulator: every direction, axis and tunable
-number."""
+parameter."""
 
 import pytest
 import torch

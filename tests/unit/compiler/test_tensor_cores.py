@@ -1,5 +1,5 @@
 """Products on tensor cores compared with PyTorch in fp64, run by the emulator: shapes that are not multiples of a tile, layouts, batches, biases,
-tails, every tunable number."""
+tails, every tunable parameter."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Plans for Triton: the program's layout, its moves and tunable numbers, and what it refers to by name from level 1."""
+"""Plans for Triton: the program's layout, its moves and tunable parameters, and what it refers to by name from level 1."""
 
 import ast
 

@@ -97,7 +97,8 @@ def test_what_is_none_of_this_kind(compiled, task, module):
 
 
 def test_which_convolutions_begin_with_it(compiled, task):
-    """Convolutions with many positions of 64 channels do; those with few positions are unfolded, and their depth is split to fill the device."""
+    """Convolutions with many positions of 64 channels begin with the windowed kernel; those with few positions are unfolded, and their depth is split
+    to fill the device."""
     large = task("return self.conv(x)", "torch.randn(16, 64, 128, 128)", "self.conv = nn.Conv2d(64, 64, 3, padding=1)")
     small = task("return self.conv(x)", "torch.randn(1, 512, 7, 7)", "self.conv = nn.Conv2d(512, 512, 3, padding=1)")
     assert "WindowTile<" in compiled(large, figures=DeviceFigures.h200()).text

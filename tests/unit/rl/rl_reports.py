@@ -50,7 +50,7 @@ def leaves(value: Any, path: tuple = ()) -> Iterator[tuple[tuple, Any]]:
 
 
 def with_at(report: dict, path: tuple, put: Callable[[dict | list, Any], None]) -> dict:
-    """Returns a copy in which `put(parent, key)` has changed the location."""
+    """Returns a copy of the report in which `put(parent, key)` has changed the value at this location."""
     made = copy.deepcopy(report)
     parent: Any = made
     for key in path[:-1]:

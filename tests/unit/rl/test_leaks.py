@@ -47,7 +47,7 @@ def get_inputs():
 def get_init_inputs():
     return [64]
 """
-# The same task with different names, reordered definitions, changed constants, another import style, comments and annotations.
+# The same task with different names, reordered definitions, changed constants, a different import style, comments and annotations.
 DISGUISED = """
 from torch.nn import Module, Linear
 import torch as t

@@ -1,4 +1,4 @@
-"""A busy host is reported, and no program is called faster on one."""
+"""A busy host is reported, and no program is declared faster on one."""
 
 from __future__ import annotations
 

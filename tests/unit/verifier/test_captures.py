@@ -1,4 +1,4 @@
-"""A judge remembers graphs by task, mode and precision, and only if a graph exists."""
+"""A judge caches graphs by task, mode and precision, but only if there is a graph."""
 
 from __future__ import annotations
 

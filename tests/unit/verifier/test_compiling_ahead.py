@@ -123,8 +123,8 @@ def test_where_the_judge_has_no_memory_the_baseline_has_failed(tmp_path):
     ],
 )
 def test_who_begins_ahead(monkeypatch, shared, autotune, free, expected):
-    """A search by timing starts ahead only if the device is shared anyway. If the device's memory cannot hold everything together, no first call is
-    made and no role is taken: the three processes of the first round only import torch."""
+    """A baseline that searches by timing is started ahead only if the device is shared anyway. If the device's memory cannot hold everything
+    together, no first call is made and no role is taken: the three processes of the first round only import torch."""
     monkeypatch.setattr("verifier.timing.processes.Ahead", lambda pool, terms, bring_up, calls: (terms, bring_up.func.__name__, calls))
     device = SimpleNamespace(kind="cuda", begins_ahead=True, process_bytes=10, leader=lambda: None, free_bytes=lambda: free)
     trials = SimpleNamespace(

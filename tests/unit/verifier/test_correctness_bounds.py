@@ -157,7 +157,7 @@ def test_random_numbers_are_those_of_the_fp32_run():
 
 
 class Dequantised(torch.nn.Module):
-    """Computes a 16-bit product in which one side is converted by name and the other has that type because its scales have it."""
+    """Computes a 16-bit product in which one side is converted by name and the other is in 16 bits because its scales are."""
 
     def __init__(self, dtype: torch.dtype):
         super().__init__()
@@ -174,7 +174,7 @@ class Dequantised(torch.nn.Module):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_a_product_of_16_bit_that_is_named_on_one_side_has_an_oracle(dtype):
-    """The named side keeps 16-bit numbers; a single number next to it does not make it fp64."""
+    """The side converted by name keeps 16-bit numbers; a single number next to it does not turn it into fp64."""
     x, model = torch.randn(3, 12, generator=torch.Generator().manual_seed(2)), Dequantised(dtype)
     eager = model(x)
     with torch.no_grad(), default_double(), Wide():

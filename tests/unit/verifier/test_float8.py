@@ -138,7 +138,7 @@ def test_another_seed_is_told_from_rounding():
 
 
 class Model:
-    """A stand-in for a session: y is rounded to float8; in fp64, it lies above the midpoint of two steps by `TIE` / 100 of plain arithmetic's
+    """A stand-in for a session: y is rounded to float8; in fp64, it lies above the midpoint between two steps by `TIE` / 100 of plain arithmetic's
     error."""
 
     def __init__(self) -> None:

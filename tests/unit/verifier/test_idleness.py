@@ -1,4 +1,4 @@
-"""Determines when a runner counts as keeping the machine busy while others are timed."""
+"""When a runner counts as keeping the machine busy while others are timed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def clock(monkeypatch):
 
 
 def watched(used, waits=None):
-    """Returns a watch on a party with the given sequences of processor times and waits for the GPU."""
+    """Returns a watch on a party with the given sequences of processor times and GPU waiting times."""
     used = iter(used)
     device = SimpleNamespace(usual_wait_ns=lambda: 20_000, waits=iter(waits or []))
     return Watch(SimpleNamespace(device=device, spawned=SimpleNamespace(cpu_ns=lambda: next(used))))

@@ -87,7 +87,8 @@ def test_a_boundary_between_parts_moves_within_both():
 @pytest.mark.parametrize("tensor", [torch.tensor([37]), torch.tensor(37), torch.full((64,), 37, dtype=torch.int32)])
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_integers_that_are_all_the_same_become_lower(tensor, name):
-    """Equal integers may be, for example, the position of a decoding step or the lengths of full rows: any lower number is then valid, too."""
+    """Equal integers may be, for example, the position of a decoding step or the lengths of full rows: a lower number is valid wherever the given one
+    is."""
     made = tensor.clone()
     assert vary(name, [made], Domain("any", "drawn"), torch.Generator().manual_seed(1)) or (name == "spiked" and tensor.numel() < 16)
     assert made.dtype == tensor.dtype and int(made.min()) >= 1 and int(made.max()) <= 37

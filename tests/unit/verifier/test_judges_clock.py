@@ -1,4 +1,4 @@
-"""The ratio by the judge's clock confirms the one by the program-side clock, or shows how far apart they are."""
+"""The ratio measured by the judge's clock confirms the one measured by the program-side clock, or shows how far apart they are."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ def side(inner: int, ahead: int, copied: int, jitter: int = 20 * US, extra: int 
 
 
 def lying(side: Side, count: Callable[[int], int], ahead: Callable[[int], int] = lambda at: 0, after: Callable[[int], int] = lambda at: 0) -> Side:
-    """Returns the same calls, each of which the program-side clock undercounts by `count` microseconds, or which begin early or end late."""
+    """Returns the same calls after the program-side clock has undercounted each by `count` microseconds, or after they have begun early or ended
+    late."""
     for at in range(len(side.laps.inner)):
         side.laps.inner[at] -= (count(at) + ahead(at) + after(at)) * US
         side.laps.wall[at] -= (ahead(at) + after(at)) * US

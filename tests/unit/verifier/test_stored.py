@@ -1,4 +1,4 @@
-"""State is read from a program's own tables, and none of the program's code runs meanwhile."""
+"""State is read from a program's own tables without running any of the program's code."""
 
 from __future__ import annotations
 

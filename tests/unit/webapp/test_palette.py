@@ -1,4 +1,4 @@
-"""Results of Ctrl-K: each kind, found by every word, and only what the person may see."""
+"""Results of Ctrl-K: every kind is found by each of its words, and only what the person may see is listed."""
 
 from __future__ import annotations
 

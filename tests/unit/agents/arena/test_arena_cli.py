@@ -1,4 +1,4 @@
-"""`python -m agents arena`: arguments, a race on a table, and contests of real runs with a verifier that answers immediately."""
+"""`python -m agents arena`: arguments, a race on a table, and contests between real runs with a verifier that answers immediately."""
 
 from __future__ import annotations
 

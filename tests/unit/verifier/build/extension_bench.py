@@ -117,7 +117,7 @@ def machine_code(path: Path) -> dict[str, bytes]:
 
 
 def ordinary(ninja: NinjaFile) -> dict[str, bytes]:
-    """Runs torch's own command with its ordinary headers, but only the device half: the host half would take as long again, and gigabytes of
+    """Runs torch's own command with its ordinary headers, but only the device half: the host half would double the time and take gigabytes of
     memory."""
     unit = next(unit for unit in ninja.units if unit.rule == "cuda_compile")
     command = ["-cubin" if word == "-c" else unit.target + ".cubin" if word == unit.target else word for word in ninja.command(unit)]

@@ -1,4 +1,4 @@
-"""Builders' libraries are stored by content, never partially, never modified, and within a size limit."""
+"""Builders' libraries are stored by content and within a size limit; they are never stored partially and never modified."""
 
 import concurrent.futures
 import json

@@ -46,8 +46,8 @@ def test_a_device_does_not_rest_while_kernels_of_a_neighbour_still_run(monkeypat
 
 
 def test_a_wait_is_one_in_a_neighbours_time_slice(monkeypatch):
-    """After a pause, the neighbour's time slice has long ended, so a first kernel runs immediately; a second one waits for the slice that begins then
-    to end."""
+    """After a pause, the neighbour's time slice has long ended, so a first kernel runs immediately; the neighbour's next slice then begins, and a
+    second kernel must wait for it to end."""
     found = device(QUIET)
     waits = iter([QUIET, KEPT_BUSY, QUIET, QUIET // 10])
     monkeypatch.setattr(found, "_one_wait_ns", lambda: next(waits))

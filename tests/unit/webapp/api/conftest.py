@@ -17,7 +17,7 @@ def full_buckets():
 
 @pytest.fixture
 def caller() -> Callable[..., Client]:
-    """Returns a program's client that makes calls with this person's token."""
+    """Returns an API client that makes calls with this person's token."""
 
     def make(user: User, *scopes: str, team: Team | None = None) -> Client:
         text = tokens.issue(user, team or user.personal_team, "tests", scopes or ("read", "submit", "verify"))[1]

@@ -1,4 +1,4 @@
-"""Ends a verification that was started by the API, as the orchestrator and a verifier would, without either of them."""
+"""Ends a verification that was started through the API, as the orchestrator and a verifier would, but without either of them."""
 
 from __future__ import annotations
 

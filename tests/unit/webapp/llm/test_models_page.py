@@ -1,4 +1,4 @@
-"""Profiles as the orchestrator announces them, trying one out, and the spending. No key is ever in the database or on a page."""
+"""Profiles as announced by the orchestrator, trying one out, and what has been spent. No key is ever in the database or on a page."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class Server:
 
 @pytest.fixture
 def here(settings):
-    """Makes the operator allow loopback."""
+    """Allows loopback, as an operator can."""
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
 
 

@@ -1,4 +1,4 @@
-"""Whatever a reader of a bare figure must know is shown next to it as a flag."""
+"""Anything that a reader must know about a figure is shown next to it as a flag."""
 
 from __future__ import annotations
 
