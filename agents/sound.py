@@ -46,7 +46,7 @@ def read(folder: Path) -> tuple[list[Event], dict[str, bytes]]:
 
 
 def check(events: Sequence[Event], *more: Callable[[Event], object]) -> Summary:
-    """Returns the summary that results from the events. `more`: further checks to run on each event. Raises `TraceDamaged` and names the line."""
+    """Returns the summary derived from the events. `more`: further checks to run on each event. Raises `TraceDamaged` and names the line."""
     summary = Summary()
     for event in events:
         with told(f"line {event.seq} of {TRACE}: this does not match {event.kind} says"):

@@ -161,7 +161,7 @@ def first(value: Any) -> Any:
 
 
 def distance(got: Any, expected: Any) -> float:
-    """Returns the largest difference divided by the root mean square of the expected result. Works in parts, because tensors may fill half of the
+    """Returns the largest difference divided by the root mean square of the expected result. Works in chunks, because tensors may fill half of the
     memory. Returns infinity if only one of the two values is a number."""
     if got.shape != expected.shape:
         raise ValueError(f"shape {tuple(got.shape)} in place of {tuple(expected.shape)}")

@@ -51,7 +51,7 @@ class Problem(BaseModel):
 
 
 class Observation(BaseModel):
-    """The result of `reset` and `step`. `reward` is None until the first program has been judged, and if the rollout is not a sample."""
+    """The result of `reset` and `step`. `reward` is None until the first program has been judged, and always None if the rollout is not a sample."""
 
     model_config = ConfigDict(extra="forbid")
 

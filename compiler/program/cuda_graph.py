@@ -20,9 +20,9 @@ def wrap(
     moved: list[str] | None = None,
     method: str = "forward",
 ) -> str:
-    """Returns the methods `compute` (the launches), `record`, and the replaying `forward` (or `method`). `mutated` lists the expressions of the state
-    that forward changes, `packed` indicates whether there are tensors derived from weights (packing.py), and `moved` lists the statements that move
-    state to the device."""
+    """Returns the methods `compute` (the launches), `record`, and the `forward` (or `method`) that replays them. `mutated` lists the expressions of
+    the state that forward changes, `packed` indicates whether there are tensors derived from weights (packing.py), and `moved` lists the statements
+    that move state to the device."""
     words = ("key", "static", "state", "saved", "value", "before", "side", "graph", "results", "recorded", "held")
     key, static, state, saved, value, before, side, graph, results, recorded, held = (free(word, arguments) for word in words)
     inputs = "".join(f"{name}, " for name in tensors)

@@ -79,7 +79,7 @@ def _gathered(groups: list[Any]) -> list[tuple[str, list[Any], str]]:
 
 
 def _ranges(texts: list[str]) -> str:
-    """Merges texts that differ only in numbers into one text in which these numbers become ranges."""
+    """Merges messages that differ only in their numbers into one message in which those numbers become ranges."""
     columns = zip(*(NUMBER.findall(text) for text in texts), strict=True)
     ends = iter([sorted(column, key=int) for column in columns])
 

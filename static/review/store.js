@@ -1,4 +1,4 @@
-// Keeps the threads of one run current. All changes after the cursor are requested whenever there may be news, and by a slow poll.
+// Keeps the threads of one run current. All changes after the cursor are requested whenever something may have changed, and also by a slow poll.
 const POLL_MS = 20000;
 
 export class Refused extends Error {}

@@ -1,4 +1,5 @@
-"""Sources for a hostile program's attempts from inside the sandbox. Every attempt is made, and the final exception reports which ones succeeded."""
+"""Sources for a hostile program's attempts from inside the sandbox. All of them are attempted, and the final exception reports which ones
+succeeded."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_nothing_that_a_program_tries_works(open_bench, host, group):
     assert report.status == "crashed" and "ValueError" in report.message, report.message
     found = re.search(r"worked (\[.*\]), refused (\d+)", report.message)
     assert found, report.message
-    # In a checkout below /tmp, a party sees its own, private /tmp around the package. The host's side is checked below.
+    # In a checkout below /tmp, a party sees its own private /tmp around the package. The host's side is checked below.
     private = f" in {root}:" if root.is_relative_to("/tmp") else None
     worked = [attempt for attempt in json.loads(found[1]) if private is None or private not in attempt]
     assert not worked, worked

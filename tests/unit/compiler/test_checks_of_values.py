@@ -1,4 +1,4 @@
-"""Checks of values in forward: the program also performs those of torch.distributions and torch._assert_async, without leaving the graph."""
+"""Value checks in forward: the program also performs the checks made by torch.distributions and torch._assert_async, without leaving the graph."""
 
 import pytest
 import torch

@@ -48,7 +48,7 @@ def imported() -> Iterator[None]:
 
 @contextmanager
 def interpreted() -> Iterator[None]:
-    """Provides Triton as imported with TRITON_INTERPRET set, with what the interpreter lacks added."""
+    """Provides Triton as imported with TRITON_INTERPRET set, plus the features that the interpreter lacks."""
     os.environ["TRITON_INTERPRET"] = "1"
     try:
         with imported():

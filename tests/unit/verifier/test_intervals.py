@@ -129,7 +129,7 @@ def test_pairs_that_were_not_timed_together_have_no_turns_in_common():
 
 @pytest.mark.parametrize("together", [3, 1])
 def test_a_host_that_is_slower_in_a_later_round_widens_no_interval(together):
-    """Rounds consist of three pairs, or of one if the device holds no more: what is common to a round affects no ratio."""
+    """Rounds consist of three pairs, or of one if the device cannot hold more: what is common to a round does not affect the ratios."""
     rng = np.random.default_rng(12)
     program, baseline, rounds = [], [], []
     for number in range(6 // together):

@@ -33,7 +33,7 @@ def sources() -> str:
 
 @cache
 def used_words() -> frozenset[str]:
-    """Returns every word in templates, modules and Python that could name a class, and the classes of Pygments."""
+    """Returns every word in templates, modules and Python code that could name a class, plus Pygments' own classes."""
     return frozenset(re.findall(r"[A-Za-z_][\w-]*", sources())) | frozenset(STANDARD_TYPES.values())
 
 

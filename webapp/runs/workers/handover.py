@@ -92,7 +92,7 @@ def finish(claim: Claim, result: JobResult) -> None:
 
 
 def verifier_died(claim: Claim) -> None:
-    """Retry once. After a second death, end the verification as the host's fault, so that the run can decide what to do."""
+    """Retry once. After a second death, end the verification and attribute the failure to the host, so that the run can decide what to do."""
     if claim.attempt >= MOST_ATTEMPTS:
         message = f"the verifier died {claim.attempt} times over this job; its log says more"
         finish(claim, JobResult(error=message))
