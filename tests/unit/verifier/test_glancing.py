@@ -133,7 +133,8 @@ def test_a_process_is_inspected_in_the_chosen_calls_of_a_series_alone(party, tmp
         assert not sampler.error
         spans = [call(span=(one.began, one.ended)) for one in stamped]
         assert len({sample.moment for sample in sampler.seen}) <= len(chosen)
-        assert not within(sampler.seen, [one for number, one in enumerate(spans) if number not in chosen])
+        # a sample that comes too late may hit the following call, which is discarded like one between two calls (`Glancing.add`)
+        assert not within(sampler.seen, [one for number, one in enumerate(spans) if not {number, number - 1} & set(chosen)])
         seen += [sample for sample in within(sampler.seen, [spans[number] for number in chosen]) if sample.kind is Kind.OWN]
     assert len(seen) >= 8 and {mapped.function(sample.address)[1] for sample in seen} == {"spin"}
     assert running(0) == 2 and running(3) == 14
