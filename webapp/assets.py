@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 
 from django.conf import settings
@@ -20,15 +21,24 @@ class HashedStorage(CompressedManifestStaticFilesStorage):
 
 
 def collect() -> None:
-    """Runs `collectstatic` if a source file has changed since the last run."""
+    """Runs `collectstatic` if a source file has changed since the last run. Installations that start together in one checkout take turns."""
     stamp = settings.STATIC_ROOT.with_suffix(".stamp")
+    stamp.parent.mkdir(parents=True, exist_ok=True)
+    with stamp.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = _sources()
+        if stamp.exists() and stamp.read_text() == found:
+            return
+        stamp.unlink(missing_ok=True)
+        call_command("collectstatic", verbosity=0, interactive=False, clear=True, ignore_patterns=IGNORED)
+        stamp.write_text(found)
+
+
+def _sources() -> str:
+    """Returns a digest of all source files' paths, times and sizes."""
     sources = hashlib.sha256()
     for finder in get_finders():
         for path, storage in finder.list(IGNORED):
             status = (storage.path(path), storage.get_modified_time(path).timestamp(), storage.size(path))
             sources.update(repr(status).encode())
-    if stamp.exists() and stamp.read_text() == sources.hexdigest():
-        return
-    stamp.unlink(missing_ok=True)
-    call_command("collectstatic", verbosity=0, interactive=False, clear=True, ignore_patterns=IGNORED)
-    stamp.write_text(sources.hexdigest())
+    return sources.hexdigest()
