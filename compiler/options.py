@@ -7,7 +7,7 @@ from pydantic import BaseModel
 # Strategies that only remove work. The first program applies all of them.
 SAFE = (
     "fuse-pointwise", "fuse-row-reduction", "fuse-matmul-tail", "one-pass-softmax", "vectorise", "row-cache",
-    "own-pool", "own-depthwise", "split-product", "own-scan", "own-matvec", "own-order", "atomic-sums", "persistent-recurrence",
+    "own-pool", "own-depthwise", "split-product", "own-scan", "own-matvec", "own-order", "atomic-sums", "persistent-recurrence", "persistent-loop",
     "stream-through-softmax", "half-product", "grouped-product",
 )  # fmt: skip
 # Strategies whose gain depends on the device and the shapes. Moves try them one at a time.

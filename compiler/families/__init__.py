@@ -26,6 +26,7 @@ from compiler.families.product.matvec import Matvec
 from compiler.families.product.routing import Routing
 from compiler.families.recurrent.recurrent import Recurrent
 from compiler.families.scan import Scan
+from compiler.families.stepped.stepped import Steps
 from compiler.graph.layout import SPLITS
 from compiler.graph.network import Network, refs
 from compiler.kernel.builder import Refused
@@ -33,8 +34,8 @@ from compiler.options import Options
 from verifier.graph import Node
 
 FAMILIES: tuple[Family, ...] = (
-    Pool(), Attention(), Grouped(), Routing(), HalfProduct(), Matmul(), DepthwiseConv(), HalfPointwise(), HalfConv(), Recurrent(), Conv(), Scan(),
-    Matvec(), Order(),
+    Steps(), Pool(), Attention(), Grouped(), Routing(), HalfProduct(), Matmul(), DepthwiseConv(), HalfPointwise(), HalfConv(), Recurrent(), Conv(),
+    Scan(), Matvec(), Order(),
 )  # fmt: skip
 INTO_PARTS = ("conv", "half-conv", "half-pointwise", "depthwise")  # their tails compute each address from strides
 

@@ -96,6 +96,7 @@ class Printed:
     flags: tuple[str, ...] = ()  # compiler flags, which apply to the whole program
     scratch: int = 0  # bytes of scratch memory with undefined contents
     comment: list[str] = field(default_factory=list)  # the launch shape; forward.py adds the title and the traffic
+    kernels: list[Kernel] = field(default_factory=list)  # IR kernels printed inside this one, besides the tail and the prologues
 
     @property
     def source(self) -> str:

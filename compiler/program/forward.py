@@ -184,7 +184,9 @@ class Forward:
 
     def source(self) -> str:
         """Returns the text of all kernels."""
-        return self.target.print(self.kernels, {name: (printed, work.kernels(), lines) for name, (printed, work, lines) in self.printed.items()})
+        return self.target.print(
+            self.kernels, {name: (printed, [*work.kernels(), *printed.kernels], lines) for name, (printed, work, lines) in self.printed.items()}
+        )
 
     @property
     def has_kernels(self) -> bool:

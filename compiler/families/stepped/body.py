@@ -1,0 +1,427 @@
+"""The work of one pass as pieces that a block computes one after the other: products, operators over rows, and loops over elements.
+
+All operators must work row by row: every value has the batch as its first axis, and no row reads another. Each piece leaves one value in shared
+memory, where later pieces and the next pass read it. Pointwise operators are computed where they are read unless several pieces need them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from compiler.families.epilogue import Prologue, build_prologue
+from compiler.families.stepped.passes import Passes, Stack
+from compiler.graph.constants import CONSTANTS, filled_with
+from compiler.graph.ir import Access, Argument, Kernel
+from compiler.graph.network import Network, count, plain, refs
+from compiler.graph.reductions import reduction, short
+from compiler.kernel.builder import Refused
+from compiler.kernel.expressions import constant
+from compiler.kernel.fuse import fusible
+from verifier.graph import Node
+
+PRODUCTS = ("linear", "mm", "matmul")
+ROW_OPERATORS = ("layer_norm", "softmax", "log_softmax", "sum", "mean", "amax", "logsumexp")
+RESERVED = ("row", "at", "i", "step", "first", "rows", "value", "memory", "warp", "lane", "parts", "x", "out", "total", "most", "scale", "mean")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Shared memory for a value: `width` floats a row, with rows at a distance of `pitch`."""
+
+    name: str
+    width: int
+
+    @property
+    def pitch(self) -> int:
+        return -(-self.width // 4) * 4
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What a product or a row operator reads: `width` neighbouring floats of each row of a slot, from `offset` on."""
+
+    slot: Slot
+    offset: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A matrix in the order (depth, columns). `code` packs it from the graph's value."""
+
+    value: str
+    code: str
+    depth: int
+    columns: int
+
+
+@dataclass
+class Piece:
+    into: Slot
+
+
+@dataclass
+class Product(Piece):
+    x: Operand
+    weight: Weight
+    bias: str  # the graph's value, or ""
+
+
+@dataclass
+class RowOperator(Piece):
+    kind: str
+    x: Operand
+    scale: str = ""  # a layer norm's weight and bias, as graph values
+    shift: str = ""
+    eps: float = 0.0
+
+
+@dataclass
+class Loop(Piece):
+    prologue: Prologue
+    reads: dict[str, bool]  # slot name -> whether only the element at the same place is read
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """An outside tensor as loops read it: advanced by `row` elements a row and by `step` elements a pass."""
+
+    name: str
+    value: str
+    row: int
+    step: int
+
+
+@dataclass
+class Body:
+    """A pass. `carried` pairs the slot that the next pass reads with the slot of the new value, and `begins` fills the former before the first
+    pass. `tables` holds numbers that differ from pass to pass, under the name of the pointer that loops read them by."""
+
+    steps: int
+    batch: int
+    pieces: list[Piece] = field(default_factory=list)
+    carried: list[tuple[Slot, Slot]] = field(default_factory=list)
+    begins: list[Loop] = field(default_factory=list)
+    pointers: dict[tuple[str, int, int], Pointer] = field(default_factory=dict)
+    tables: dict[str, list[str]] = field(default_factory=dict)
+    stacks: list[tuple[Stack, Slot]] = field(default_factory=list)
+    finals: list[tuple[str, Slot]] = field(default_factory=list)
+
+    @property
+    def weights(self) -> list[Weight]:
+        return list(dict.fromkeys(piece.weight for piece in self.pieces if isinstance(piece, Product)))
+
+    @property
+    def slots(self) -> list[Slot]:
+        return list(dict.fromkeys([*(slot for pair in self.carried for slot in pair), *(piece.into for piece in self.pieces)]))
+
+    @property
+    def loops(self) -> list[Loop]:
+        return [*self.begins, *(piece for piece in self.pieces if isinstance(piece, Loop))]
+
+    @property
+    def flops(self) -> int:
+        products = sum(2 * p.weight.depth * p.weight.columns for p in self.pieces if isinstance(p, Product))
+        loops = sum(p.into.width * len(p.prologue.kernel.ops) for p in self.pieces if isinstance(p, Loop))
+        return self.steps * self.batch * (products + loops + sum(8 * p.into.width for p in self.pieces if isinstance(p, RowOperator)))
+
+    def reads(self) -> list[str]:
+        """Returns the outside values that the kernel reads."""
+        found = [pointer.value for pointer in self.pointers.values()]
+        found += [weight.value for weight in self.weights]
+        found += [p.bias for p in self.pieces if isinstance(p, Product) and p.bias]
+        found += [name for p in self.pieces if isinstance(p, RowOperator) for name in (p.scale, p.shift) if name]
+        return list(dict.fromkeys(found))
+
+
+def body_of(network: Network, passes: Passes) -> Body:
+    """Returns the pieces of a pass. Raises `Refused` if the operators do not work row by row or if one of them has no piece."""
+    return _Maker(network, passes).made()
+
+
+class _Maker:
+    """Works on the second pass, because the first reads initial values where all others read the pass before."""
+
+    def __init__(self, network: Network, passes: Passes):
+        self.network, self.passes = network, passes
+        self.before, self.names = passes.names[0], passes.names[1]
+        self.position = {name: at for at, name in enumerate(self.names)}
+        self.earlier = {name: at for at, name in enumerate(self.before)}
+        shapes = [tuple(network.spec(name).shape) for name in self.names]
+        batches = {shape[0] for shape in shapes if shape}
+        if len(batches) != 1 or any(not shape for shape in shapes):
+            raise Refused("the values of a pass do not all have the same number of rows")
+        self.body = Body(len(passes.names), batches.pop())
+        self.carried = {at: self._slot(f"carried_{at}", self.names[at]) for at in sorted(passes.begins)}
+        self.slots: dict[int, Slot] = {}
+        self.kept = self._kept()
+
+    def made(self) -> Body:
+        body, passes = self.body, self.passes
+        for at, name in enumerate(self.names):
+            if at not in self.kept:
+                continue
+            into = self.slots[at] = self._slot(f"held_{at}", name)
+            node = self.network.nodes[name]
+            if short(node) in PRODUCTS and not fusible(self.network, name):
+                body.pieces.append(self._product(node, into))
+            elif reduction(self.network, node) is not None:
+                body.pieces.append(self._row_operator(node, into))
+            else:
+                body.pieces.append(self._loop(at, into))
+        for at, slot in self.carried.items():
+            body.carried.append((slot, self.slots[at]))
+            value = passes.begins[at]
+            if self.network.spec(value).shape[:1] != (body.batch,):
+                raise Refused("an initial value has another number of rows")
+            loop = Loop(slot, self._prologue(value, []), {})
+            self._placed(loop, [loop.prologue.kernel], 0)
+            body.begins.append(loop)
+        body.stacks = [(stack, self.slots[stack.position]) for stack in passes.stacks]
+        body.finals = [(passes.names[-1][at], self.slots[at]) for at in passes.finals]
+        return body
+
+    def _slot(self, name: str, value: str) -> Slot:
+        spec = self.network.spec(value)
+        if spec.dtype != "float32":
+            raise Refused(f"a value of {spec.dtype} is needed from one piece of a pass to another")
+        return Slot(name, count(spec) // spec.shape[0])
+
+    def _kept(self) -> set[int]:
+        """Returns the positions of the values that stay in shared memory."""
+        network = self.network
+        found = {*self.passes.begins, *self.passes.finals, *(stack.position for stack in self.passes.stacks)}
+        for at, name in enumerate(self.names):
+            node = network.nodes[name]
+            pointwise = fusible(network, name) and reduction(network, node) is None
+            if not pointwise:
+                found |= {at, *(self.position[base] for base in map(network.base, refs(node.args)) if base in self.position)}
+            elif node.outputs[0].dtype == "float32":
+                users = network.users[name]
+                readers = [user for user in users if user in self.position]
+                shape = network.spec(name).shape
+                if len(readers) != 1 or len(users) != 1 or network.spec(readers[0]).shape != shape:
+                    found.add(at)
+        return found
+
+    # -- pieces ---------------------------------------------------------------------------------------------------------------
+
+    def _product(self, node: Node, into: Slot) -> Product:
+        if any(not isinstance(one, dict) or "ref" not in one for one in node.args[:2]) or node.kwargs:
+            raise Refused("a product in another form")
+        x, weight = node.args[0]["ref"], node.args[1]["ref"]
+        bias = node.args[2]["ref"] if len(node.args) > 2 and node.args[2] is not None else ""
+        if len(self.network.spec(x).shape) != 2 or len(self.network.spec(weight).shape) != 2:
+            raise Refused("a product of other than two matrices")
+        matrix = self._weight(weight, transposed=short(node) == "linear")
+        if bias and not self._steady(bias):
+            raise Refused("a bias that forward computes")
+        return Product(into, self._operand(x, node.name), matrix, bias)
+
+    def _weight(self, value: str, transposed: bool) -> Weight:
+        layout = self.network.layouts[value]
+        rows, columns = self.network.spec(value).shape
+        turned = layout.strides == (1, rows)
+        if (
+            not self.network.made_once(layout.base)
+            or layout.offset
+            or not (turned or layout.contiguous)
+            or self.network.spec(value).dtype != "float32"
+        ):
+            raise Refused("the weights of a product change from call to call")
+        if count(self.network.spec(layout.base)) != rows * columns or len(self.network.spec(layout.base).shape) != 2:
+            raise Refused("the weights of a product are a part of a tensor")
+        code = "{0}.contiguous()" if turned == transposed else "{0}.t().contiguous()"
+        return Weight(layout.base, code, *((columns, rows) if transposed else (rows, columns)))
+
+    def _steady(self, value: str) -> bool:
+        spec = self.network.spec(value)
+        return self.network.made_once(value) and spec.dtype == "float32" and len(spec.shape) == 1
+
+    def _operand(self, value: str, reader: str) -> Operand:
+        """Returns the place of an operand in shared memory, where a piece of its own copies it to if it comes from outside."""
+        layout, shape = self.network.layouts[value], tuple(self.network.spec(value).shape)
+        if shape[:1] != (self.body.batch,):
+            raise Refused(f"{reader} reads other rows than it computes")
+        width = count(self.network.spec(value)) // shape[0]
+        slot = self._slot_of(layout.base)
+        if slot is None:
+            slot = self._slot(f"{self._free('copied')}", value)
+            other = self._twin(value, reader)
+            loop = Loop(slot, self._prologue(value, []), {})
+            self._placed(loop, [loop.prologue.kernel, self._prologue(other, []).kernel], 1)
+            self.body.pieces.append(loop)
+            return Operand(slot, 0, width)
+        inner = tuple(layout.strides[1:])
+        dense = all(size == 1 or stride == step for size, stride, step in zip(shape[1:], inner, _steps(shape[1:]), strict=True))
+        if layout.strides[0] != slot.width or not dense or layout.offset + width > slot.width:
+            raise Refused(f"{reader} reads other rows than it computes")
+        return Operand(slot, layout.offset, width)
+
+    def _free(self, name: str) -> str:
+        return f"{name}_{sum(isinstance(piece, Loop) for piece in self.body.pieces)}"
+
+    def _slot_of(self, base: str) -> Slot | None:
+        if base in self.position:
+            return self.slots[self.position[base]]
+        return self.carried[self.earlier[base]] if base in self.earlier else None
+
+    def _twin(self, value: str, reader: str) -> str:
+        """Returns what the reader of the next pass reads in place of `value`."""
+        node, other = self.network.nodes[reader], self.network.nodes[self.passes.names[2][self.position[reader]]]
+        mine, theirs = ([*refs([one.args, list(one.kwargs.values())])] for one in (node, other))
+        return theirs[mine.index(value)]
+
+    def _row_operator(self, node: Node, into: Slot) -> RowOperator:
+        kind, value = short(node).strip("_"), node.args[0]["ref"]
+        shape = tuple(self.network.spec(value).shape)
+        if kind not in ROW_OPERATORS or len(shape) != 2:
+            raise Refused(f"{kind} over other than the last of two axes")
+        found = RowOperator(into, kind, self._operand(value, node.name))
+        if kind == "layer_norm":
+            if [plain(size) for size in node.args[1]] != [shape[1]]:
+                raise Refused("a layer norm over other than the last of two axes")
+            names = [one["ref"] if one is not None else "" for one in (*node.args[2:4], None, None)][:2]
+            if any(name and not self._steady(name) for name in names):
+                raise Refused("a layer norm's weights change from call to call")
+            found.scale, found.shift = names
+            found.eps = float(plain(node.args[4])) if len(node.args) > 4 else 1e-5
+            return found
+        axes = plain(node.args[1]) if len(node.args) > 1 else None
+        axes = axes if isinstance(axes, list) else [axes]
+        known = {"sum": 3, "mean": 3, "amax": 3, "logsumexp": 3, "softmax": 3, "log_softmax": 3}[kind]
+        if axes not in ([1], [-1]) or len(node.args) > known or any(value is not None for value in node.kwargs.values()):
+            raise Refused(f"{kind} over other than the last of two axes")
+        if kind in ("softmax", "log_softmax") and len(node.args) > 2 and node.args[2] not in (None, False):
+            raise Refused(f"{kind} in another type")
+        return found
+
+    def _loop(self, at: int, into: Slot) -> Loop:
+        members = self._inlined(at)
+        count_of = len(self.passes.names) if self.passes.varying & set(members) else 3
+        kernels, first = [], None
+        for number in range(1, count_of):
+            own = self.passes.names[number]
+            prologue = self._prologue(own[at], [own[one] for one in members])
+            first = first or prologue
+            kernels.append(prologue.kernel)
+        assert first is not None
+        loop = Loop(into, first, {})
+        zeroth = None
+        if self.passes.varying & set(members):
+            zeroth = self._prologue(self.before[at], [self.before[one] for one in members]).kernel
+        self._placed(loop, kernels, 1, zeroth)
+        return loop
+
+    def _inlined(self, at: int) -> list[int]:
+        """Returns the positions of the operators that a loop computes for the value at `at`, in order."""
+        found, waiting = {at}, [at]
+        while waiting:
+            node = self.network.nodes[self.names[waiting.pop()]]
+            for base in map(self.network.base, refs([node.args, list(node.kwargs.values())])):
+                one = self.position.get(base)
+                if one is not None and one not in self.kept and one not in found:
+                    found.add(one)
+                    waiting.append(one)
+        return sorted(found)
+
+    def _prologue(self, value: str, members: list[str]) -> Prologue:
+        if self.network.spec(value).dtype != "float32":
+            raise Refused("a value in another type than float32")
+        rank = len(self.network.spec(value).shape)
+        return build_prologue(self.network, value, members, (1, rank - 1) if rank > 1 else (1,), RESERVED)
+
+    # -- addresses ------------------------------------------------------------------------------------------------------------
+
+    def _placed(self, loop: Loop, kernels: list[Kernel], number: int, zeroth: Kernel | None = None) -> None:
+        """Points the accesses of the first of `kernels` (the same loop in consecutive passes, from pass `number` on) to slots and outside tensors,
+        and turns numbers that differ between passes into reads of a table. `zeroth` is the loop of the first pass."""
+        kernel, other = kernels[0], kernels[1] if len(kernels) > 1 else None
+        for one in (*kernels, *([zeroth] if zeroth else [])):
+            self._filled(one)
+        forms = {tuple((op.kind, op.args, op.dtype) for op in one.ops.values()) for one in (*kernels, *([zeroth] if zeroth else []))}
+        if len(forms) > 1:
+            raise Refused("a pass is computed in another way than the one before")
+        arguments: dict[str, Argument] = {}
+        self._tabulated(kernel, [*([zeroth] if zeroth else []), *kernels], arguments)
+        accesses = [op.access for op in kernel.ops.values() if op.access.argument and op.access.argument not in arguments]  # tables apart
+        later = [op.access for op in other.ops.values() if op.access.argument] if other is not None else accesses
+        if any(op.kind == "coord" and op.attr == 0 for op in kernel.ops.values()):
+            raise Refused("a value depends on the number of its row")
+        gathered = {id(op.access) for op in kernel.ops.values() if op.kind == "gather"}
+        if len(later) != len(accesses):
+            raise Refused("a pass is computed in another way than the one before")
+        following = iter(later)
+        for access in accesses:
+            argument, after = kernel.arguments[access.argument], next(following)
+            slot = self._slot_of(argument.value)
+            if slot is not None:
+                self._within(access, slot, id(access) in gathered, kernel, loop)
+                arguments[slot.name] = Argument(slot.name, argument.value, "float32", self.body.batch * slot.pitch)
+                continue
+            if other is not None and other.arguments[after.argument].value != argument.value:
+                raise Refused("a pass reads another tensor than the one before")
+            step = after.offset - access.offset if other is not None else 0
+            access.offset -= step * number
+            key = (argument.value, access.strides[0], step)
+            pointer = self.body.pointers.setdefault(key, Pointer(f"from_{len(self.body.pointers)}", *key))
+            name = f"{pointer.name}_now" if step else pointer.name
+            access.argument, access.strides = name, (0, *access.strides[1:]) if not pointer.row else access.strides
+            arguments[name] = Argument(name, argument.value, argument.dtype, argument.elements)
+        kernel.arguments = arguments
+
+    def _within(self, access: Access, slot: Slot, gathers: bool, kernel: Kernel, loop: Loop) -> None:
+        """Adapts an access to the slot's rows. Raises `Refused` if it may leave its row."""
+        reach = access.offset + sum((size - 1) * stride for size, stride in zip(kernel.sizes[1:], access.strides[1:], strict=True) if stride > 0)
+        if access.strides[0] != slot.width and kernel.sizes[0] > 1 or any(stride < 0 for stride in access.strides) or access.offset < 0:
+            raise Refused("a row reads another one")
+        if not gathers and reach >= slot.width or gathers and not 0 < access.index_stride < slot.width + 1:
+            raise Refused("a row reads another one")
+        same = not gathers and not access.offset and slot.width == loop.into.width
+        same = same and access.strides[1:] == tuple(_steps(tuple(kernel.sizes[1:])))
+        loop.reads[slot.name] = loop.reads.get(slot.name, True) and same
+        access.argument, access.strides = slot.name, (slot.pitch, *access.strides[1:])
+
+    def _filled(self, kernel: Kernel) -> None:
+        """Replaces reads of tensors that are filled with one number by the number."""
+        for op in kernel.ops.values():
+            node = self.network.nodes.get(kernel.arguments[op.access.argument].value) if op.access.argument else None
+            if node is not None and short(node) in CONSTANTS:
+                if short(node) == "arange" or op.dtype != "float32":
+                    raise Refused("a pass reads whole numbers that forward creates")
+                op.kind, op.args, op.attr, op.access = "const", (), float(filled_with(node)), Access("", ())
+        wanted = {list(kernel.ops)[-1]}
+        for op in reversed(list(kernel.ops.values())):
+            if op.name in wanted:
+                wanted.update(op.args)
+        kernel.ops = {name: op for name, op in kernel.ops.items() if name in wanted}
+
+    def _tabulated(self, kernel: Kernel, every: list[Kernel], arguments: dict[str, Argument]) -> None:
+        if len(every) < self.body.steps:
+            return
+        columns = [[op for op in one.ops.values() if op.kind == "const"] for one in every]
+        for ops in zip(*columns, strict=True):
+            texts = [constant(op.attr, op.dtype) for op in ops]
+            if len(set(texts)) == 1:
+                continue
+            if ops[0].dtype != "float32":
+                raise Refused("a whole number differs from pass to pass")
+            name = next((known for known, values in self.body.tables.items() if values == texts), f"table_{len(self.body.tables)}")
+            self.body.tables[name] = texts
+            own = next(op for op in kernel.ops.values() if op.name == ops[1].name)
+            own.kind, own.attr, own.access = "load", None, Access(f"{name}_now", (0,) * len(kernel.sizes))
+            arguments[f"{name}_now"] = Argument(f"{name}_now", name, "float32", len(texts))
+
+
+def _steps(shape: Iterable[int]) -> list[int]:
+    """Returns the strides of a dense tensor."""
+    found: list[int] = []
+    step = 1
+    for size in reversed(list(shape)):
+        found.insert(0, step)
+        step *= size
+    return found
+
+
+__all__ = ["Body", "Loop", "Operand", "Piece", "Pointer", "Product", "RowOperator", "Slot", "Weight", "body_of"]

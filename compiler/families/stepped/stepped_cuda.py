@@ -1,0 +1,354 @@
+"""The source text of the kernel for a loop; stepped.py explains how it works."""
+
+from __future__ import annotations
+
+from compiler.families.family import NAME, Packed, Printed, Work
+from compiler.families.pool import parameters
+from compiler.families.stepped.block import Block, padded
+from compiler.families.stepped.body import Body, Loop, Operand, Piece, Product, RowOperator, Slot
+from compiler.families.stepped.passes import Stack
+from compiler.families.text import indented
+from compiler.graph.ir import Argument
+from compiler.graph.network import count
+from compiler.kernel.expressions import POINTED
+from compiler.kernel.functions import CUDA
+from compiler.kernel.text import Launch, Launcher, plain
+
+PRODUCT = """\
+template <int WIDE> __device__ __forceinline__ void load_columns(float (&into)[WIDE], const float* from) {
+    if constexpr (WIDE == 4) {
+        const float4 found = *(const float4*)from;
+        into[0] = found.x, into[1] = found.y, into[2] = found.z, into[3] = found.w;
+    } else {
+#pragma unroll
+        for (int n = 0; n < WIDE; ++n) into[n] = from[n];
+    }
+}
+
+// The product of ROWS rows of `x` with a matrix of DEPTH x COLUMNS. A thread has WIDE columns and one of PARTS parts of the depth, whose sums
+// are added through `parts`. The rows of `x` begin at multiples of 16 bytes if ALIGNED.
+template <int THREADS, int ROWS, int DEPTH, int COLUMNS, int WIDE, int PARTS, bool ALIGNED>
+__device__ __forceinline__ void multiply_rows(const float* weight, const float* x, int x_pitch, const float* bias, float* out, int out_pitch,
+                                              float* parts) {
+    constexpr int GROUPS = COLUMNS / WIDE, SPAN = ((DEPTH + PARTS - 1) / PARTS + 3) / 4 * 4;
+    for (int place = threadIdx.x; place < GROUPS * PARTS; place += THREADS) {
+        const int column = place % GROUPS * WIDE, part = place / GROUPS;
+        const int end = DEPTH < (part + 1) * SPAN ? DEPTH : (part + 1) * SPAN;
+        float sum[ROWS][WIDE] = {};
+        int k = part * SPAN;
+#pragma unroll 2
+        for (; k + 4 <= end; k += 4) {
+            float four[ROWS][4];
+#pragma unroll
+            for (int row = 0; row < ROWS; ++row) {
+                if constexpr (ALIGNED) load_columns<4>(four[row], x + row * x_pitch + k);
+                else for (int n = 0; n < 4; ++n) four[row][n] = x[row * x_pitch + k + n];
+            }
+#pragma unroll
+            for (int n = 0; n < 4; ++n) {
+                float own[WIDE];
+                load_columns<WIDE>(own, weight + (k + n) * COLUMNS + column);
+#pragma unroll
+                for (int row = 0; row < ROWS; ++row)
+#pragma unroll
+                    for (int at = 0; at < WIDE; ++at) sum[row][at] = fmaf(four[row][n], own[at], sum[row][at]);
+            }
+        }
+        for (; k < end; ++k)
+#pragma unroll
+            for (int row = 0; row < ROWS; ++row)
+#pragma unroll
+                for (int at = 0; at < WIDE; ++at) sum[row][at] = fmaf(x[row * x_pitch + k], weight[k * COLUMNS + column + at], sum[row][at]);
+#pragma unroll
+        for (int row = 0; row < ROWS; ++row)
+#pragma unroll
+            for (int at = 0; at < WIDE; ++at) {
+                if constexpr (PARTS == 1) out[row * out_pitch + column + at] = sum[row][at] + (bias ? bias[column + at] : 0.0f);
+                else parts[(part * ROWS + row) * COLUMNS + column + at] = sum[row][at];
+            }
+    }
+    if constexpr (PARTS > 1) {
+        __syncthreads();
+        for (int at = threadIdx.x; at < ROWS * COLUMNS; at += THREADS) {
+            const int row = at / COLUMNS, column = at % COLUMNS;
+            float total = bias ? bias[column] : 0.0f;
+#pragma unroll
+            for (int part = 0; part < PARTS; ++part) total += parts[part * ROWS * COLUMNS + at];
+            out[row * out_pitch + column] = total;
+        }
+    }
+}
+"""
+ROWWISE = """\
+// Every lane gets the sum, or the largest, over its warp.
+__device__ __forceinline__ float sum_of_warp(float value) {
+    for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
+    return value;
+}
+__device__ __forceinline__ float most_of_warp(float value) {
+    for (int step = 16; step > 0; step /= 2) {
+        const float other = __shfl_xor_sync(0xffffffffu, value, step);
+        value = value > other || value != value ? value : other;
+    }
+    return value;
+}
+"""
+
+
+def printed(work: Work, body: Body, extra: tuple[str, ...], block: Block) -> Printed:
+    return Kernel(work, body, extra, block).printed()
+
+
+class Kernel:
+    def __init__(self, work: Work, body: Body, extra: tuple[str, ...], block: Block):
+        self.work, self.body, self.block = work, body, block
+        network = work.network
+        loops = dict.fromkeys(pointer.value for pointer in body.pointers.values())
+        vectors = [p.bias for p in body.pieces if isinstance(p, Product)]
+        vectors += [name for p in body.pieces if isinstance(p, RowOperator) for name in (p.scale, p.shift)]
+        named = {value: f"given_{at}" for at, value in enumerate(dict.fromkeys([*loops, *filter(None, vectors)]))}
+        self.named = named
+        self.arguments = work.arguments(*((name, value) for value, name in named.items()))
+        for argument in self.arguments[: len(named)]:  # under the name of the value itself, which `arguments` may replace by its base
+            argument.dtype = network.spec(argument.value).dtype
+        self.extra = {value: f"result_{at}" for at, value in enumerate(extra)}
+        self.arguments += [Argument(name, value, "float32", count(network.spec(value)), written=True) for value, name in self.extra.items()]
+        self.weights = {weight: f"matrix_{at}" for at, weight in enumerate(body.weights)}
+        self.packed = [Packed(name, (w.value,), w.code, elements=w.depth * w.columns) for w, name in self.weights.items()]
+        self.behind: dict[str, str] = {}  # slot written since the threads last met -> how ("loop": one thread an element, in order)
+        self.busy = False  # whether threads may still be reading sums over parts
+
+    def printed(self) -> Printed:
+        body, block = self.body, self.block
+        lines = self.lines()
+        taken = [*self.arguments, *(Argument(name, "", "float32", 0, read=True) for name in self.weights.values())]
+        names = ", ".join(argument.name for argument in taken)
+        head = f"__global__ void __launch_bounds__({block.threads}) {NAME}_kernel({parameters(taken, '__restrict__')}) {{"
+        tables = [f"static __device__ const float {NAME}_{name}[{len(values)}] = {{{', '.join(values)}}};" for name, values in body.tables.items()]
+        source = "\n".join([*tables, head, *indented(lines), "}", ""])
+        shared = block.shared_bytes(body)
+        launch = Launch(f"{NAME}_kernel", str(block.blocks(body)), block.threads, names, shared, asks=shared > 46 << 10)
+        resident = len(block.resident(body))
+        weights = f"{resident} of {len(body.weights)} weight matrices in shared memory" if body.weights else "no weights"
+        comment = [
+            f"{body.steps} passes over {body.batch} rows: {block.blocks(body)} blocks of {block.threads} threads run all passes of {block.rows} rows "
+            f"each; {weights}, {shared / 1024:.0f} KiB of it a block."
+        ]  # fmt: skip
+        return Printed(
+            [plain(source), Launcher(NAME, f"{parameters(taken, '__restrict__')}, void* stream", (launch,))], self.arguments, packed=self.packed,
+            shared=[PRODUCT, ROWWISE], comment=comment, kernels=[loop.prologue.kernel for loop in body.loops],
+        )  # fmt: skip
+
+    # -- the kernel -----------------------------------------------------------------------------------------------------------
+
+    def lines(self) -> list[str]:
+        body, block = self.body, self.block
+        return [
+            "extern __shared__ __align__(16) float memory[];",
+            *self.memory(),
+            f"const int first = blockIdx.x * {block.rows};",
+            f"const int rows = {body.batch} - first < {block.rows} ? {body.batch} - first : {block.rows};" if body.batch % block.rows
+            else f"const int rows = {block.rows};",
+            *(f"const {POINTED[self.work.network.spec(p.value).dtype]}* const {p.name} = {self.named[p.value]}"
+              + (f" + (long long)first * {p.row};" if p.row else ";") for p in body.pointers.values()),
+            *self.begin(),
+            "__syncthreads();",
+            f"for (int step = 0; step < {body.steps}; ++step) {{",
+            *indented(self.step()),
+            "}",
+            *(line for name, slot in body.finals for line in self.result(name, slot, "first + row", "i", slot.width)),
+        ]  # fmt: skip
+
+    def memory(self) -> list[str]:
+        """Declares the slots, the sums over parts and the weights that stay."""
+        body, block = self.body, self.block
+        lines, at = [], 0
+        for slot in body.slots:
+            lines.append(f"float* const {slot.name} = memory + {at};  // {block.rows} rows of {slot.width}")
+            at += slot.pitch * block.rows
+        if parts := block.parts_floats(body):
+            lines.append(f"float* const parts = memory + {at};")
+            at += parts
+        else:
+            lines.append("float* const parts = nullptr;")
+        for weight in block.resident(body):
+            lines.append(f"float* const kept_{self.weights[weight]} = memory + {at};  // {weight.depth} x {weight.columns}")
+            at += padded(weight)
+        return lines
+
+    def begin(self) -> list[str]:
+        body, block = self.body, self.block
+        total = block.slots_floats(body)
+        lines = [f"for (int at = threadIdx.x; at < {total}; at += {block.threads}) memory[at] = 0.0f;  // rows beyond the last stay 0"]
+        for weight in block.resident(body):
+            name = self.weights[weight]
+            lines.append(f"for (int at = threadIdx.x; at < {weight.depth * weight.columns}; at += {block.threads}) kept_{name}[at] = {name}[at];")
+        lines.append("__syncthreads();")
+        for loop in body.begins:
+            lines += self.loop(loop)
+        return lines
+
+    def step(self) -> list[str]:
+        body = self.body
+        self.behind, self.busy = {}, False
+        lines = [f"const {POINTED[self.work.network.spec(p.value).dtype]}* const {p.name}_now = {p.name} + (long long)step * {p.step};"
+                 for p in body.pointers.values() if p.step]  # fmt: skip
+        lines += [f"const float* const {name}_now = {NAME}_{name} + step;" for name in body.tables]
+        stacks = {id(piece): [stack for stack, slot in body.stacks if slot == piece.into] for piece in body.pieces}
+        for piece in body.pieces:
+            lines += self.piece(piece)
+            for stack in stacks[id(piece)]:
+                if self.behind.get(piece.into.name) != "loop":
+                    lines += self.meet()
+                lines += self.stacked(stack, piece.into)
+        lines += self.meet()
+        for old, new in body.carried:
+            lines += self.over(old.width, [f"{old.name}[row * {old.pitch} + i] = {new.name}[row * {new.pitch} + i];"])
+        return [*lines, "__syncthreads();"]
+
+    def meet(self) -> list[str]:
+        self.behind, self.busy = {}, False
+        return ["__syncthreads();"]
+
+    def piece(self, piece: Piece) -> list[str]:
+        if isinstance(piece, Loop):
+            apart = any(slot in self.behind and not (same and self.behind[slot] == "loop") for slot, same in piece.reads.items())
+            lines = [*(self.meet() if apart else []), *self.loop(piece)]
+            self.behind[piece.into.name] = "loop"
+            return lines
+        assert isinstance(piece, (Product, RowOperator))
+        lines = self.meet() if piece.x.slot.name in self.behind or self.busy else []
+        if isinstance(piece, Product):
+            split = self.block.split(piece.weight)
+            lines += self.product(piece)
+            if split.parts > 1:
+                self.behind, self.busy = {}, True
+            self.behind[piece.into.name] = "loop" if split.parts > 1 else "product"
+        else:
+            lines += self.row_operator(piece)
+            self.behind[piece.into.name] = "rows"
+        return lines
+
+    def over(self, width: int, body: list[str]) -> list[str]:
+        """Returns a loop over the block's elements, a row of `width` each."""
+        return [
+            f"for (int at = threadIdx.x; at < rows * {width}; at += {self.block.threads}) {{",
+            f"    const int row = at / {width}, i = at % {width};" if width > 1 else "    const int row = at, i = 0;",
+            *indented(body),
+            "}",
+        ]
+
+    def loop(self, loop: Loop) -> list[str]:
+        texts = ["row", "i"][: len(loop.prologue.groups)]
+        slot = loop.into
+        return self.over(slot.width, [*loop.prologue.statements(CUDA, texts, "value"), f"{slot.name}[row * {slot.pitch} + i] = value;"])
+
+    def product(self, piece: Product) -> list[str]:
+        weight, block = piece.weight, self.block
+        split, x = block.split(weight), piece.x
+        name = self.weights[weight]
+        where = f"kept_{name}" if weight in block.resident(self.body) else name
+        aligned = "true" if x.offset % 4 == 0 else "false"
+        bias = self.named[piece.bias] if piece.bias else "nullptr"
+        sizes = f"{block.threads}, {block.rows}, {weight.depth}, {weight.columns}, {split.wide}, {split.parts}, {aligned}"
+        return [f"multiply_rows<{sizes}>({where}, {self.place(x)}, {x.slot.pitch}, {bias}, {piece.into.name}, {piece.into.pitch}, parts);"]
+
+    def place(self, x: Operand) -> str:
+        return f"{x.slot.name} + {x.offset}" if x.offset else x.slot.name
+
+    def row_operator(self, piece: RowOperator) -> list[str]:
+        x, out, width = piece.x, piece.into, piece.x.width
+        inner = {
+            "layer_norm": self.layer_norm,
+            "softmax": self.softmax,
+            "log_softmax": self.log_softmax,
+            "logsumexp": self.logsumexp,
+        }.get(piece.kind)
+        lines = [
+            f"const float* const from = {self.place(x)} + row * {x.slot.pitch};",
+            f"float* const out = {out.name} + row * {out.pitch};",
+            *(inner(piece) if inner is not None else self.reduced(piece)),
+        ]
+        return [
+            f"for (int row = threadIdx.x / 32; row < {self.block.rows}; row += {self.block.threads // 32}) {{  // {piece.kind} of {width}",
+            "    const int lane = threadIdx.x % 32;",
+            *indented(lines),
+            "}",
+        ]
+
+    def lanes(self, width: int, statement: str) -> str:
+        return f"for (int i = lane; i < {width}; i += 32) {statement}"
+
+    def layer_norm(self, piece: RowOperator) -> list[str]:
+        width = piece.x.width
+        scale = f" * {self.named[piece.scale]}[i]" if piece.scale else ""
+        shift = f" + {self.named[piece.shift]}[i]" if piece.shift else ""
+        return [
+            "float total = 0.0f, squares = 0.0f;",
+            self.lanes(width, "total += from[i];"),
+            f"const float mean = sum_of_warp(total) / {width}.0f;",
+            self.lanes(width, "squares += (from[i] - mean) * (from[i] - mean);"),
+            f"const float scale = 1.0f / sqrtf(sum_of_warp(squares) / {width}.0f + {piece.eps!r}f);",
+            self.lanes(width, f"out[i] = (from[i] - mean) * scale{scale}{shift};"),
+        ]
+
+    def exponentials(self, width: int) -> list[str]:
+        return [
+            "float most = -INFINITY, total = 0.0f;",
+            self.lanes(width, "most = from[i] > most || from[i] != from[i] ? from[i] : most;"),
+            "most = most_of_warp(most);",
+        ]
+
+    def softmax(self, piece: RowOperator) -> list[str]:
+        width = piece.x.width
+        return [
+            *self.exponentials(width),
+            self.lanes(width, "out[i] = expf(from[i] - most), total += out[i];"),
+            "const float scale = 1.0f / sum_of_warp(total);",
+            self.lanes(width, "out[i] *= scale;"),
+        ]
+
+    def log_softmax(self, piece: RowOperator) -> list[str]:
+        width = piece.x.width
+        return [
+            *self.exponentials(width),
+            self.lanes(width, "total += expf(from[i] - most);"),
+            "const float shift = logf(sum_of_warp(total));",
+            self.lanes(width, "out[i] = from[i] - most - shift;"),
+        ]
+
+    def logsumexp(self, piece: RowOperator) -> list[str]:
+        return [
+            *self.exponentials(piece.x.width),
+            "const float base = most == INFINITY || most == -INFINITY ? 0.0f : most;",
+            self.lanes(piece.x.width, "total += expf(from[i] - base);"),
+            "const float found = base + logf(sum_of_warp(total));",
+            "if (lane == 0) out[0] = found;",
+        ]
+
+    def reduced(self, piece: RowOperator) -> list[str]:
+        width = piece.x.width
+        if piece.kind == "amax":
+            return [*self.exponentials(width), "if (lane == 0) out[0] = most;"]
+        mean = f" / {width}.0f" if piece.kind == "mean" else ""
+        return [
+            "float total = 0.0f;",
+            self.lanes(width, "total += from[i];"),
+            "total = sum_of_warp(total);",
+            f"if (lane == 0) out[0] = total{mean};",
+        ]
+
+    # -- results --------------------------------------------------------------------------------------------------------------
+
+    def stacked(self, stack: Stack, slot: Slot) -> list[str]:
+        if stack.steps == self.body.batch * slot.width:  # the passes follow each other along the first axis
+            return self.result(stack.name, slot, f"step * {self.body.batch} + first + row", "i", slot.width)
+        return self.result(stack.name, slot, "first + row", f"step * {slot.width} + i" if slot.width > 1 else "step", stack.rows)
+
+    def result(self, name: str, slot: Slot, row: str, column: str, pitch: int) -> list[str]:
+        """Returns a loop that stores a slot as a result, or computes what depends on it, at (row, column) of the result."""
+        value = f"const float value = {slot.name}[row * {slot.pitch} + i];"
+        if name == self.work.match.value:
+            texts = [row, column][: len(self.work.match.groups)]
+            return self.over(slot.width, [value, *self.work.tail.statements(CUDA, texts, "value")])
+        return self.over(slot.width, [value, f"{self.extra[name]}[(long long)({row}) * {pitch} + {column}] = value;"])
