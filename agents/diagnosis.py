@@ -27,7 +27,7 @@ LARGEST_ELEMENT = 4  # bytes
 PRODUCT = re.compile(r"gemm|gemv|conv|cudnn|cutlass|winograd|fprop|RNN|attention|flash", re.IGNORECASE)  # in the names of library kernels
 MOVED = re.compile(r"mem(?:cpy|set)|\[CUDA mem", re.IGNORECASE)
 STRUCTURES = (
-    *("fuse-block", "fuse-row-reduction", "fuse-matmul-tail", "atomic-sums", "gather-by-key", "grouped-product"),
+    *("fuse-block", "fuse-row-reduction", "fuse-matmul-tail", "atomic-sums", "gather-by-key", "grouped-product", "persistent-loop"),
     *("stream-through-softmax", "cooperative-kernel", "algebraic-rewrite", "own-order", "own-scan", "persistent-recurrence", "split-product"),
 )
 FOR_GROUPS = ("persistent-kernel",)  # structures in which the sizes of products depend on data, so that the grid is launched for the largest case

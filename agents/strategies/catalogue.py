@@ -239,6 +239,18 @@ CATALOGUE: tuple[Strategy, ...] = (
         veto=fitting.recurs,
     ),
     Strategy(
+        name="persistent-loop",
+        title="All passes of a loop over rows in one kernel",
+        answers=("launch", "latency"),
+        when=far_from_floor,
+        applies="forward runs the same small operators in a loop, each pass needs the one before, and no row of the batch reads another one",
+        expectation="no launch and no trip through memory between operators: 2 to 10x over the loop in a CUDA graph",
+        forbidden="loops whose passes exchange values between rows; weights of several megabytes; large batches, whose products fill the device",
+        references=("Diamos et al., Persistent RNNs, ICML 2016",),
+        devices=("cuda",),
+        veto=fitting.recurs,
+    ),
+    Strategy(
         name="block-size",
         title="Tune block, tile and chunk sizes",
         answers=("occupancy", "latency", "memory", "compute"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compiler.graph.values import new_node, plain
+from compiler.graph.values import new_node, plain, refs
 from verifier.graph import Node
 from verifier.task import TensorSpec
 
@@ -26,21 +26,25 @@ def together(nodes: list[Node], specs: dict[str, TensorSpec]) -> list[Node]:
         if found is not None:
             source, axis, at = found
             groups.setdefault((node.op, source, axis, str(node.args[1:])), []).append((at, node))
-    before: dict[str, Node] = {}  # first product -> the joined one
+    after: dict[int, list[Node]] = {}  # position -> the joined products that follow the operator there
     instead: dict[str, Node] = {}
+    place = {node.name: at for at, node in enumerate(nodes)}
     for (op, source, axis, _), members in groups.items():
         size = specs[source].shape[axis]
-        if size < LEAST or sorted(at for at, _ in members) != list(range(size)):
-            continue
         first = members[0][1]
-        shape, name = (*specs[source].shape[:-1], first.outputs[0].shape[-1]), f"{first.name}_together"
-        if name in specs:
+        name = f"{first.name}_together"
+        if size < LEAST or sorted(at for at, _ in members) != list(range(size)) or name in specs:
             continue
-        specs[name] = TensorSpec(shape=shape, dtype=first.outputs[0].dtype)
-        before[first.name] = new_node(first, name, PRODUCTS[op], [{"ref": source}, *first.args[1:]], specs[name])
+        specs[name] = TensorSpec(shape=(*specs[source].shape[:-1], first.outputs[0].shape[-1]), dtype=first.outputs[0].dtype)
+        args = [{"ref": source}, *first.args[1:]]
+        known = max((place[one] for one in refs(args) if one in place), default=-1)
+        after.setdefault(known, []).append(new_node(first, name, PRODUCTS[op], args, specs[name]))
         for at, node in members:
             instead[node.name] = node.model_copy(update={"op": "aten.select.int", "args": [{"ref": name}, axis, at]})
-    return [piece for node in nodes for piece in (*([before[node.name]] if node.name in before else []), instead.get(node.name, node))]
+    found = list(after.get(-1, []))
+    for at, node in enumerate(nodes):
+        found += [instead.get(node.name, node), *after.get(at, [])]
+    return found
 
 
 def _position(node: Node, by_name: dict[str, Node], specs: dict[str, TensorSpec]) -> tuple[str, int, int] | None:

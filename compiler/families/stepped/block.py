@@ -13,6 +13,7 @@ ROOM = 220 << 10  # bytes of shared memory per block
 CYCLES_US = 1.7e3
 MEETING = 45  # cycles that a block-wide barrier takes
 L2_BYTES = 50  # bytes per cycle that a multiprocessor reads from the L2 cache
+MEMORY = 600  # cycles until a value from outside arrives
 LAUNCH_US, PRODUCT_US = 2.0, 4.0  # of a small kernel and of a small product in a CUDA graph
 
 
@@ -79,6 +80,7 @@ class Block:
                 cycles += piece.x.width / 32 * 10 + 250 + MEETING
             elif isinstance(piece, Loop):
                 cycles += -(-self.rows * piece.into.width // self.threads) * 6.0 * len(piece.prologue.kernel.ops) + 80 + MEETING
+                cycles += MEMORY * any(pointer.step for pointer in body.pointers.values() if f"{pointer.name}_now" in piece.prologue.kernel.arguments)
         return (cycles + 2 * MEETING + 60 * len(body.carried)) / CYCLES_US
 
     def spent_ms(self, body: Body, figures: DeviceFigures) -> float:

@@ -26,12 +26,14 @@ CAT = "aten.cat.default"
 
 @dataclass(frozen=True)
 class Stack:
-    """A concatenation of one value of all passes, in order. Element `at` of row `row` of pass `step` is at step * `steps` + row * `rows` + at."""
+    """A concatenation of one value of all passes, in order or backwards. Element `at` of row `row` of its part `step` is at
+    step * `steps` + row * `rows` + at."""
 
     name: str
     position: int
     steps: int
     rows: int
+    backwards: bool = False
 
 
 @dataclass
@@ -167,11 +169,10 @@ def _same_role(network: Network, found: Passes, place: dict[str, tuple[int, int]
         return len({_form(maker.args) for maker in makers if maker is not None}) == 1
     if len(set(bases)) > 1:
         return False
-    layouts = [network.layouts[name] for name in column]
-    step = layouts[1].offset - layouts[0].offset
-    return len({layout.strides for layout in layouts}) == 1 and all(
-        layout.offset == layouts[0].offset + number * step for number, layout in enumerate(layouts)
-    )
+    moving = [network.layouts[name] for name in column]
+    step = moving[1].offset - moving[0].offset
+    even = all(layout.offset == moving[0].offset + number * step for number, layout in enumerate(moving))
+    return even and len({layout.strides for layout in moving}) == 1
 
 
 def _results(network: Network, found: Passes, place: dict[str, tuple[int, int]]) -> bool:
@@ -199,7 +200,11 @@ def _stack(network: Network, found: Passes, place: dict[str, tuple[int, int]], n
         return None
     parts = [part["ref"] for part in node.args[0]]
     owners = [place.get(network.base(part)) for part in parts]
-    if owners[0] is None or any(owner != (number, owners[0][1]) for number, owner in enumerate(owners)):
+    if owners[0] is None:
+        return None
+    backwards = owners[0][0] > 0
+    order = reversed(range(len(parts))) if backwards else range(len(parts))
+    if any(owner != (number, owners[0][1]) for number, owner in zip(order, owners, strict=True)):
         return None
     shape, whole = tuple(network.spec(parts[0]).shape), tuple(network.spec(name).shape)
     value = network.spec(found.names[0][owners[0][1]])
@@ -210,10 +215,10 @@ def _stack(network: Network, found: Passes, place: dict[str, tuple[int, int]], n
         return None
     width = count(value) // value.shape[0]
     if axis == 0:
-        return Stack(name, owners[0][1], count(value), width)
+        return Stack(name, owners[0][1], count(value), width, backwards)
     if shape[0] != value.shape[0]:
         return None
-    return Stack(name, owners[0][1], width, width * len(parts))
+    return Stack(name, owners[0][1], width, width * len(parts), backwards)
 
 
 def _apart(network: Network, found: Passes) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from compiler.families.family import Cost, Match, Printed, Printers, Setting, Work, plain_cost
 from compiler.families.stepped import stepped_cuda
 from compiler.families.stepped.block import Block, choose, launched_ms
-from compiler.families.stepped.body import RESERVED, Body, body_of
+from compiler.families.stepped.body import RESERVED, Body, Loop, body_of
 from compiler.families.stepped.passes import CAT, passes_of
 from compiler.graph.network import Network
 from compiler.kernel.builder import Refused
@@ -38,6 +38,8 @@ class Steps:
         if passes is None or node.name != passes.names[0][0]:
             return None
         body = body_of(network, passes)
+        if all(isinstance(piece, Loop) for piece in body.pieces):
+            raise Refused("the passes only combine elements at the same place, which fused loops do for many passes at a time")
         block = choose(body, setting.figures)
         if block is None:
             raise Refused("the values of a pass do not fit in shared memory")

@@ -341,9 +341,10 @@ class Kernel:
     # -- results --------------------------------------------------------------------------------------------------------------
 
     def stacked(self, stack: Stack, slot: Slot) -> list[str]:
+        step = f"({self.body.steps - 1} - step)" if stack.backwards else "step"
         if stack.steps == self.body.batch * slot.width:  # the passes follow each other along the first axis
-            return self.result(stack.name, slot, f"step * {self.body.batch} + first + row", "i", slot.width)
-        return self.result(stack.name, slot, "first + row", f"step * {slot.width} + i" if slot.width > 1 else "step", stack.rows)
+            return self.result(stack.name, slot, f"{step} * {self.body.batch} + first + row", "i", slot.width)
+        return self.result(stack.name, slot, "first + row", f"{step} * {slot.width} + i" if slot.width > 1 else step, stack.rows)
 
     def result(self, name: str, slot: Slot, row: str, column: str, pitch: int) -> list[str]:
         """Returns a loop that stores a slot as a result, or computes what depends on it, at (row, column) of the result."""
