@@ -20,7 +20,7 @@ from compiler.graph.regions import regions
 from compiler.graph.rewrites import rewrite
 from compiler.graph.segments import spelled_out
 from compiler.graph.steady import steady
-from compiler.graph.together import together
+from compiler.graph.together import filled_whole, together
 from compiler.graph.unshuffled import unshuffle
 from compiler.graph.values import new_node, plain, refs
 from verifier.draws import draws
@@ -51,7 +51,8 @@ class Network:
         specs = {node.name: node.outputs[0] for node in graph.nodes if node.outputs} | {
             entry.name: entry.spec for entry in graph.inputs if entry.spec
         }
-        nodes = together(rewrite(roll(graph.nodes, specs, set(self.results)), specs, set(self.results)), specs)
+        nodes = rewrite(roll(graph.nodes, specs, set(self.results)), specs, set(self.results))
+        nodes = filled_whole(together(nodes, specs), specs, self.results)
         nodes, self.notes = simplify(nodes, set(self.results), {entry.name: entry.spec for entry in graph.inputs if entry.spec})
         self.steady = steady(graph)  # parameters and buffers from which values may be computed once
         nodes, once = made_once(nodes, self._specs(nodes), self.steady, self.results)

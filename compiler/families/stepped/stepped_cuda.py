@@ -156,7 +156,7 @@ class Kernel:
             f"for (int step = 0; step < {body.steps}; ++step) {{",
             *indented(self.step()),
             "}",
-            *(line for name, slot in body.finals for line in self.result(name, slot, "first + row", "i", slot.width)),
+            *(line for name, slot in body.finals for line in self.final(name, slot)),
         ]  # fmt: skip
 
     def memory(self) -> list[str]:
@@ -341,15 +341,21 @@ class Kernel:
     # -- results --------------------------------------------------------------------------------------------------------------
 
     def stacked(self, stack: Stack, slot: Slot) -> list[str]:
-        step = f"({self.body.steps - 1} - step)" if stack.backwards else "step"
-        if stack.steps == self.body.batch * slot.width:  # the passes follow each other along the first axis
-            return self.result(stack.name, slot, f"{step} * {self.body.batch} + first + row", "i", slot.width)
-        return self.result(stack.name, slot, "first + row", f"{step} * {slot.width} + i" if slot.width > 1 else step, stack.rows)
+        step, batch, width = f"({self.body.steps - 1} - step)" if stack.backwards else "step", self.body.batch, slot.width
+        if stack.steps < stack.rows:  # each row holds its elements of all passes
+            texts = ["first + row", f"{step} * {width} + i" if width > 1 else step]
+        else:
+            whole = self.work.network.spec(stack.name).shape
+            texts = [step, "first + row", "i"] if whole[0] == self.body.steps != self.body.steps * batch else [f"{step} * {batch} + first + row", "i"]
+        return self.result(stack.name, slot, texts, f"(long long){step} * {stack.steps} + (first + row) * {stack.rows} + i")
 
-    def result(self, name: str, slot: Slot, row: str, column: str, pitch: int) -> list[str]:
-        """Returns a loop that stores a slot as a result, or computes what depends on it, at (row, column) of the result."""
+    def final(self, name: str, slot: Slot) -> list[str]:
+        return self.result(name, slot, ["first + row", "i"], f"(long long)(first + row) * {slot.width} + i")
+
+    def result(self, name: str, slot: Slot, texts: list[str], place: str) -> list[str]:
+        """Returns a loop that stores a slot as a result, or computes what depends on it. `texts` are the index variables of the tail, and `place` is
+        the position in the result."""
         value = f"const float value = {slot.name}[row * {slot.pitch} + i];"
         if name == self.work.match.value:
-            texts = [row, column][: len(self.work.match.groups)]
-            return self.over(slot.width, [value, *self.work.tail.statements(CUDA, texts, "value")])
-        return self.over(slot.width, [value, f"{self.extra[name]}[(long long)({row}) * {pitch} + {column}] = value;"])
+            return self.over(slot.width, [value, *self.work.tail.statements(CUDA, texts[: len(self.work.match.groups)], "value")])
+        return self.over(slot.width, [value, f"{self.extra[name]}[{place}] = value;"])

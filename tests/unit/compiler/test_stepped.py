@@ -54,7 +54,19 @@ ATTENDED = """for step in range(9):
     weight = torch.softmax(x @ self.keys, dim=-1)
     x = x + weight @ self.values - torch.logsumexp(x, dim=-1, keepdim=True) + x.mean(dim=-1, keepdim=True) * x.amax(-1, keepdim=True)
 return x"""
+FILLED = """h, out = x.new_zeros(x.shape[1], 8), x.new_zeros(x.shape[0], x.shape[1], 8)
+for t in range(x.shape[0]):
+    h = self.cell(x[t], h)
+    out[t] = h
+return out"""
+BACKWARDS = """h, outputs = x.new_zeros(x.shape[0], 8), []
+for t in reversed(range(x.shape[1])):
+    h = torch.where(mask[:, t, None], torch.tanh(self.of_x(x[:, t]) + self.of_h(h)), h)
+    outputs.insert(0, h)
+return torch.stack(outputs, 1)"""
 LOOPS = {
+    "filled": (FILLED, "self.cell = nn.GRUCell(5, 8)", "torch.randn(10, 4, 5)", "x"),
+    "backwards": (BACKWARDS, "self.of_x, self.of_h = nn.Linear(5, 8), nn.Linear(8, 8)", "torch.randn(4, 9, 5), torch.rand(4, 9) > 0.3", "x, mask"),
     "numbers": (ODE, "self.wide, self.narrow = nn.Linear(9, 12), nn.Linear(12, 8)", "torch.randn(7, 8)", "x"),
     "cell": (CELL, CELL_PARTS, "torch.randn(12, 3, 6)", "x"),
     "batch-first": (GATED, "self.keep, self.new = nn.Linear(13, 8), nn.Linear(13, 8)", "torch.randn(5, 9, 5), torch.randn(5, 8)", "x, h"),
