@@ -14,6 +14,7 @@ from compiler.options import Options
 from compiler.planning.plan import CompilerPlan, Group, kernel_bytes, work_of
 from compiler.program import cuda_graph, joined, streams, support
 from compiler.program.entry import Entry, constant_text, entry_of, entry_of_part, forward_of_parts
+from compiler.program.in_place import InPlace
 from compiler.program.print_torch import CONVOLVED, FRESH, HELPED, expression, made_here
 from compiler.program.reuse import reuse
 from compiler.program.shares import Shares
@@ -48,6 +49,7 @@ class Forward:
             self.graph, self.network, given, {*own, *self.helpers.values(), *text.needed}, self.target.on_gpu, text.sets_default_type
         )
         self.state = State(self.statements)
+        self.in_place = InPlace(self.statements, self.state, enabled=not options.on("overlap-streams"))
         self.joins = self._joins()
         self.kernels: list[tuple[Kernel, KernelShape, list[str]]] = []
         self.printed: dict[str, tuple[families.Printed, families.Work, list[str]]] = {}  # family kernels by name, with their comment lines
@@ -305,6 +307,9 @@ class Forward:
         if found is None:
             self.statements.allocate(name)
             return
+        if self.in_place.allows(name, self.done):
+            self.in_place.hold(name)
+            return
         begins = found.begins
         own = self.network.base(begins) == begins and self.network.readers(begins) == {name} and self._may_overwrite(begins, "")
         text = self.statements.value(begins)
@@ -368,7 +373,7 @@ class Forward:
 
     def _may_overwrite(self, name: str, group: str) -> bool:
         node = self.network.nodes.get(name)
-        if node is None or self.network.escapes(name):
+        if node is None or self.network.escapes(name) or name in self.in_place.held:
             return False
         maker = next((g for g in self.groups if name in g.operators), None)
         if maker is None:
@@ -383,6 +388,9 @@ class Forward:
                 continue
             if self.joins.begun(name):
                 self.refused[group.id] = self.joins.join(name)
+                continue
+            if self.in_place.allows(name, self.done):
+                self.in_place.put(name, self.statements.read_by(node))
                 continue
             text = expression(self.network, node, self.statements.read_by(node), self.statements.made_on(), self.helpers)
             if node.op == ASSERTION:
