@@ -59,7 +59,8 @@ class Network:
         nodes, steps = unshuffle(nodes, self._specs(nodes), self.steady)
         self.notes += [*once, *further, *steps]
         nodes = push_slices([constant(piece) for node in nodes for piece in self._cut_loss(node)])
-        nodes = regions(nodes, self._specs(nodes), set(self.results))
+        changing = {*graph.mutated_inputs, *(entry.name for entry in graph.inputs if entry.target in graph.mutations)}
+        nodes = regions(nodes, self._specs(nodes), set(self.results), changing)
         nodes = filled(as_reals(nodes, self._specs(nodes), set(self.results)), set(self.results))
         nodes = spelled_out(nodes, self._specs(nodes))
         nodes = widened(nodes, self._specs(nodes))

@@ -9,6 +9,7 @@ from compiler.graph.constants import CONSTANTS
 from compiler.graph.ir import Kernel, product
 from compiler.graph.layout import SPLITS
 from compiler.graph.network import Network, count, plain, refs, size_bytes
+from compiler.graph.overwriting import old_readers
 from compiler.graph.placing import placing
 from compiler.graph.reductions import short
 from compiler.kernel.builder import Refused
@@ -75,7 +76,7 @@ def partition(network: Network, setting: families.Setting | None = None) -> list
 
 
 def _clusters(network: Network, setting: families.Setting | None, in_place: set[str]) -> list[Cluster]:
-    before = {name: sorted(network.readers(network.overwrites[name].source) - {name}) for name in in_place}
+    before = {name: sorted(old_readers(network, name)) for name in in_place}
     owner = Owners({name: at for at, name in enumerate(network.nodes)}, before)
     for name, node in network.nodes.items():
         if name in owner or network.is_view(name) or node.op in SPLITS or short(node) in CONSTANTS or network.of_weights(name):
@@ -112,14 +113,16 @@ def _clusters(network: Network, setting: families.Setting | None, in_place: set[
 def _written_in_place(network: Network, setting: families.Setting | None) -> set[str]:
     """Returns the operators that the library performs in the memory of their first argument. If a kernel could perform an operator along with others,
     the write must be a small part of a tensor whose traffic takes longer than one more launch."""
-    return {name for name in network.overwrites if not fusible(network, name) or _better_in_place(network, name, setting)}
+    found = {name for name in network.overwrites if not fusible(network, name) or _better_in_place(network, name, setting)}
+    return {name for name in found if not network.overwrites[name].then or network.overwrites[name].then in found}
 
 
 def _better_in_place(network: Network, name: str, setting: families.Setting | None) -> bool:
     if placing(network, network.nodes[name]) is not None:
         return setting is None or not setting.at_places  # otherwise, a kernel adds the terms in place
-    small = network.overwrites[name].written * SMALL <= count(network.spec(name))
-    rewriting = 2 * size_bytes(network.spec(name))
+    write = network.overwrites[name]
+    small = bool(write.part) or write.written * SMALL <= count(network.spec(write.source))
+    rewriting = 2 * size_bytes(network.spec(write.source))
     return small and (setting is None or setting.figures.memory_ms(rewriting) * 1e3 > setting.figures.launch_us)
 
 
@@ -129,8 +132,7 @@ def _impossible(network: Network, clusters: list[Cluster], in_place: set[str]) -
     place = {name: at for at, cluster in enumerate(clusters) for name in cluster.members}
     found = set()
     for name in in_place:
-        earlier = network.readers(network.overwrites[name].source) - {name}
-        if any(place[one] >= place[name] for one in earlier) or any(place[one] <= place[name] for one in network.readers(name)):
+        if any(place[one] >= place[name] for one in old_readers(network, name)) or any(place[one] <= place[name] for one in network.readers(name)):
             found.add(name)
     return found
 

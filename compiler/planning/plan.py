@@ -237,6 +237,8 @@ def node_bytes(network: Network, node: Node) -> int:
     if node.op == "getitem":
         return 0
     if write := network.overwrites.get(node.name):
+        if write.part:
+            return 0
         given = [n for n in dict.fromkeys(refs([node.args[1:], list(node.kwargs.values())])) if _has_spec(network, n)]
         changed = size_bytes(network.spec(node.name)) * write.written // max(count(network.spec(node.name)), 1)
         return sum(read_by(network, node, n) for n in given) + changed * (1 + write.adds)

@@ -49,7 +49,7 @@ class Forward:
             self.graph, self.network, given, {*own, *self.helpers.values(), *text.needed}, self.target.on_gpu, text.sets_default_type
         )
         self.state = State(self.statements)
-        self.in_place = InPlace(self.statements, self.state, enabled=not options.on("overlap-streams"))
+        self.in_place = InPlace(self.statements, self.state, self._by_library, enabled=not options.on("overlap-streams"))
         self.joins = self._joins()
         self.kernels: list[tuple[Kernel, KernelShape, list[str]]] = []
         self.printed: dict[str, tuple[families.Printed, families.Work, list[str]]] = {}  # family kernels by name, with their comment lines
@@ -169,6 +169,9 @@ class Forward:
     def _launched(self, group: Group) -> bool:
         """Returns whether this program's kernels compute the group."""
         return group.id in self.own_groups and self.shares.is_own(group) and group.id not in self.refused
+
+    def _by_library(self, name: str) -> bool:
+        return not any(name in group.operators and self.shares.is_own(group) for group in self.groups)
 
     def _overlap(self, begins: list[int]) -> None:
         """Moves branches to side streams. Tensors computed once from weights come first."""
@@ -307,7 +310,7 @@ class Forward:
         if found is None:
             self.statements.allocate(name)
             return
-        if self.in_place.allows(name, self.done):
+        if self.network.base(found.begins) == found.begins and self.in_place.allows(name, self.done):
             self.in_place.hold(name)
             return
         begins = found.begins

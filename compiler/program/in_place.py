@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from compiler.graph.network import Network, plain
+from compiler.graph.overwriting import old_readers
 from compiler.graph.regions import REGION
 from compiler.program.print_torch import literal
 from compiler.program.state import State
@@ -13,11 +14,11 @@ from verifier.graph import Node
 
 
 class InPlace:
-    """Tracks the values of one forward that lie in the memory of an input or of state. `enabled` is false if another stream may still be reading
-    what a write would overwrite."""
+    """Tracks the values of one forward that lie in the memory of an input or of state. `library` reports whether no kernel computes an operator.
+    `enabled` is false if another stream may still be reading what a write would overwrite."""
 
-    def __init__(self, statements: Statements, state: State, enabled: bool):
-        self.statements, self.network, self.state, self.enabled = statements, statements.network, state, enabled
+    def __init__(self, statements: Statements, state: State, library: Callable[[str], bool], enabled: bool):
+        self.statements, self.network, self.state, self.library, self.enabled = statements, statements.network, state, library, enabled
         self.held: set[str] = set()  # results of the writes
 
     def allows(self, name: str, done: Collection[str]) -> bool:
@@ -25,19 +26,20 @@ class InPlace:
         write = self.network.overwrites.get(name)
         if write is None or not self.enabled or (write.source != write.root and write.source not in self.held):
             return False
-        return self.network.readers(write.source) - {name} <= set(done)
+        return old_readers(self.network, name) <= set(done) and (not write.then or self.library(write.then))
 
     def hold(self, name: str) -> None:
         """Records that the result of operator `name` lies in the memory of its source."""
         write = self.network.overwrites[name]
-        self.statements.variables[name] = self.statements.value(write.source)
+        self.statements.variables[name] = self.statements.value(self.network.nodes[name].args[0]["ref"])
         self.held.add(name)
         if write.final:
             self.state.keep(write.root)
 
     def put(self, name: str, value: Callable[[str], str]) -> None:
         """Prints operator `name` as a write to its source. `value` is as in `expression`."""
-        self.statements.put(statement(self.network, self.network.nodes[name], value))
+        if self.network.overwrites[name].part not in self.held:
+            self.statements.put(statement(self.network, self.network.nodes[name], value))
         self.hold(name)
 
 
@@ -45,8 +47,9 @@ def statement(network: Network, node: Node, value: Callable[[str], str]) -> str:
     """Returns the statement that performs the operator in the memory of its first argument."""
     name = node.op.split(".")[1]
     if name in ("slice_scatter", "select_scatter") or node.op == REGION:
-        cut = ", ".join(_cuts(network, node))
-        return f"{value(node.args[0]['ref'])}[{cut}] = {value(node.args[1]['ref'])}"
+        whole, part = node.args[0]["ref"], node.args[1]["ref"]
+        copied = ".clone()" if network.base(part) == network.base(whole) else ""  # it would change while it is read
+        return f"{value(whole)}[{', '.join(_cuts(network, node))}] = {value(part)}{copied}"
     whole, *args = [literal(argument, value) for argument in node.args]
     args += [f"{word}={literal(argument, value)}" for word, argument in node.kwargs.items()]
     if name == "index_put":  # the method does not accept axes without an index
