@@ -69,7 +69,7 @@ WRITES = {
         ["index_put_.default(c"],
     ),
 }  # fmt: skip
-COPIED = re.compile(r"empty_like\(|\b(c|self\.cache)\.(clone|contiguous)\(|torch\.empty\(\(4, 8, 64, 16\)")  # memory for the whole
+COPIED = re.compile(r"empty_like\(c\)|\b(c|self\.cache)\.(clone|contiguous)\(|torch\.empty\(\(4, 8, 64, 16\)")  # memory for the whole
 
 
 def forward_of(text: str) -> str:
