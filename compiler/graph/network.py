@@ -15,6 +15,7 @@ from compiler.graph.ir import SIZES
 from compiler.graph.layout import SPLITS, VIEWS, Layout, dense, split, view
 from compiler.graph.loops import roll
 from compiler.graph.of_weights import made_once
+from compiler.graph.overwriting import overwriting
 from compiler.graph.placing import widened
 from compiler.graph.regions import regions
 from compiler.graph.rewrites import rewrite
@@ -60,7 +61,8 @@ class Network:
         nodes, steps = unshuffle(nodes, self._specs(nodes), self.steady)
         self.notes += [*once, *further, *steps]
         nodes = push_slices([constant(piece) for node in nodes for piece in self._cut_loss(node)])
-        nodes = regions(nodes, self._specs(nodes), set(self.results))
+        changing = {*graph.mutated_inputs, *(entry.name for entry in graph.inputs if entry.target in graph.mutations)}
+        nodes = regions(nodes, self._specs(nodes), set(self.results), changing)
         nodes = filled(as_reals(nodes, self._specs(nodes), set(self.results)), set(self.results))
         nodes = spelled_out(nodes, self._specs(nodes))
         nodes = widened(nodes, self._specs(nodes))
@@ -81,6 +83,7 @@ class Network:
         for node in self.nodes.values():
             if node.outputs:
                 self.layouts[node.name] = self._layout(node)
+        self.overwrites = overwriting(self)  # operator -> the memory that it can write in place
 
     def _specs(self, nodes: list[Node]) -> dict[str, TensorSpec]:
         return {node.name: node.outputs[0] for node in nodes if node.outputs} | {e.name: e.spec for e in self.graph.inputs if e.spec}

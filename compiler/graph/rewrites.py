@@ -22,7 +22,8 @@ def rewrite(nodes: list[Node], specs: Specs, results: set[str]) -> list[Node]:
     for node in nodes:
         if node.op == "getitem" and node.name in read:
             items.setdefault(node.args[0]["ref"], {})[node.args[1]] = node.name
-    viewed = {name for node in nodes if node.op in VIEWS or node.op in SPLITS for name in refs(node.args)} | results
+    views = (VIEWS | SPLITS) - {"aten.unsqueeze.default"}  # an axis of size 1 fits any layout
+    viewed = {name for node in nodes if node.op in views for name in refs(node.args)} | results
     by_name = {node.name: node for node in nodes}
     found, dropped = [], set()
     for node in nodes:

@@ -8,7 +8,8 @@ from compiler import families
 from compiler.graph.constants import CONSTANTS
 from compiler.graph.ir import Kernel, product
 from compiler.graph.layout import SPLITS
-from compiler.graph.network import Network, plain, refs
+from compiler.graph.network import Network, count, plain, refs, size_bytes
+from compiler.graph.overwriting import old_readers
 from compiler.graph.placing import placing
 from compiler.graph.reductions import short
 from compiler.kernel.builder import Refused
@@ -20,6 +21,7 @@ CAT = "aten.cat.default"
 MOST_OPERATORS = 64  # limit per fused loop: splits an unrolled recurrence into identical kernels (printed once) and keeps planning fast
 MOST_SIBLINGS = 6  # number of following siblings to try to merge with, because all steps of a recurrence read one tensor at different positions
 TINY = 1024  # elements below which a single operator does not justify a kernel
+SMALL = 4  # a write in place is at most one part in this many of its tensor; a kernel that reads the rest could otherwise write the whole
 
 
 @dataclass
@@ -37,11 +39,15 @@ class Cluster:
 
 class Owners(dict[str, Cluster]):
     """Maps each operator to its cluster. `order` holds the source position of every operator, and `spans` the first and last position of each cluster
-    with several operators."""
+    with several operators. `before` holds, for each write in place, the operators that read what it overwrites."""
 
-    def __init__(self, order: dict[str, int]):
+    def __init__(self, order: dict[str, int], before: dict[str, list[str]]):
         super().__init__()
-        self.order = order
+        self.order, self.before = order, before
+        self.after: dict[str, set[str]] = {}
+        for name, readers in before.items():
+            for reader in readers:
+                self.after.setdefault(reader, set()).add(name)
         self.spans: dict[int, tuple[int, int]] = {}
 
     def put(self, cluster: Cluster) -> None:
@@ -60,9 +66,23 @@ class Owners(dict[str, Cluster]):
 def partition(network: Network, setting: families.Setting | None = None) -> list[Cluster]:
     """Returns the clusters in an executable order. Views and constants belong to no cluster, because they cost nothing or are printed where they are
     read."""
-    owner = Owners({name: at for at, name in enumerate(network.nodes)})
+    in_place = _written_in_place(network, setting)
+    while True:
+        clusters = _clusters(network, setting, in_place)
+        impossible = _impossible(network, clusters, in_place)
+        if not impossible:
+            return clusters
+        in_place -= impossible
+
+
+def _clusters(network: Network, setting: families.Setting | None, in_place: set[str]) -> list[Cluster]:
+    before = {name: sorted(old_readers(network, name)) for name in in_place}
+    owner = Owners({name: at for at, name in enumerate(network.nodes)}, before)
     for name, node in network.nodes.items():
         if name in owner or network.is_view(name) or node.op in SPLITS or short(node) in CONSTANTS or network.of_weights(name):
+            continue
+        if name in in_place:
+            owner.put(Cluster([name], reason="written in place: only the changed elements move"))
             continue
         match, declined = families.find(network, node, setting)
         if match is not None and setting is not None:
@@ -88,6 +108,33 @@ def partition(network: Network, setting: families.Setting | None = None) -> list
         elif len(cluster.members) == 1 and network.nodes[cluster.members[0]].op == CAT:
             cluster.kernel, cluster.reason = None, "cat is the library's, where nothing is computed with it"
     return _sorted(network, owner)
+
+
+def _written_in_place(network: Network, setting: families.Setting | None) -> set[str]:
+    """Returns the operators that the library performs in the memory of their first argument. If a kernel could perform an operator along with others,
+    the write must be a small part of a tensor whose traffic takes longer than one more launch."""
+    found = {name for name in network.overwrites if not fusible(network, name) or _better_in_place(network, name, setting)}
+    return {name for name in found if not network.overwrites[name].then or network.overwrites[name].then in found}
+
+
+def _better_in_place(network: Network, name: str, setting: families.Setting | None) -> bool:
+    if placing(network, network.nodes[name]) is not None:
+        return setting is None or not setting.at_places  # otherwise, a kernel adds the terms in place
+    write = network.overwrites[name]
+    small = bool(write.part) or write.written * SMALL <= count(network.spec(write.source))
+    rewriting = 2 * size_bytes(network.spec(write.source))
+    return small and (setting is None or setting.figures.memory_ms(rewriting) * 1e3 > setting.figures.launch_us)
+
+
+def _impossible(network: Network, clusters: list[Cluster], in_place: set[str]) -> set[str]:
+    """Returns the writes in place that would run before a reader of the old contents or after a reader of the new ones. This happens if a kernel
+    reads both."""
+    place = {name: at for at, cluster in enumerate(clusters) for name in cluster.members}
+    found = set()
+    for name in in_place:
+        if any(place[one] >= place[name] for one in old_readers(network, name)) or any(place[one] <= place[name] for one in network.readers(name)):
+            found.add(name)
+    return found
 
 
 def _in_place(network: Network, owner: Owners, node: Node) -> bool:
@@ -180,7 +227,7 @@ def _comes_back(network: Network, owner: Owners, merged: Cluster) -> bool:
         """For each reader of `members` outside the cluster, returns the operators that are computed together with it."""
         found = []
         for name in members:
-            for reader in network.followers(name):
+            for reader in _followers(network, owner, name):
                 if reader in seen or reader in inside:
                     continue
                 group = owner[reader].members if reader in owner else [reader]
@@ -192,10 +239,15 @@ def _comes_back(network: Network, owner: Owners, merged: Cluster) -> bool:
     waiting = behind(merged.members)
     while waiting:
         group = waiting.pop()
-        if any(not inside.isdisjoint(network.followers(name)) for name in group):
+        if any(not inside.isdisjoint(_followers(network, owner, name)) for name in group):
             return True
         waiting += behind(group)
     return False
+
+
+def _followers(network: Network, owner: Owners, name: str) -> set[str]:
+    """Returns the operators that must run after `name`, including those that overwrite what it reads."""
+    return network.followers(name) | owner.after.get(name, set())
 
 
 def _merge(network: Network, owner: Owners, a: Cluster, b: Cluster, setting: families.Setting | None) -> bool:
@@ -272,7 +324,7 @@ def _sorted(network: Network, owner: Owners) -> list[Cluster]:
         placed.add(id(cluster))
         for member in cluster.members:
             drawn = [network.drawn_before[member]] if member in network.drawn_before else []
-            for source in [*drawn, *_sources(network, member)]:
+            for source in [*drawn, *_sources(network, member), *owner.before.get(member, [])]:
                 if source in owner and owner[source] is not cluster:
                     place(owner[source])
         done.append(cluster)

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from compiler import families
 from compiler.figures import DeviceFigures
 from compiler.graph.ir import Kernel, product
-from compiler.graph.network import Network, refs, size_bytes
+from compiler.graph.network import Network, count, refs, size_bytes
 from compiler.graph.reductions import short
 from compiler.graph.touched import read_by, touched_bytes
 from compiler.options import Options
@@ -233,9 +233,15 @@ def word(node: Node) -> str:
 
 def node_bytes(network: Network, node: Node) -> int:
     """Returns the number of bytes that the operator alone reads and writes, counting each tensor once. Extracting one of several results moves no
-    data."""
+    data. A write in place moves only the elements that it changes."""
     if node.op == "getitem":
         return 0
+    if write := network.overwrites.get(node.name):
+        if write.part:
+            return 0
+        given = [n for n in dict.fromkeys(refs([node.args[1:], list(node.kwargs.values())])) if _has_spec(network, n)]
+        changed = size_bytes(network.spec(node.name)) * write.written // max(count(network.spec(node.name)), 1)
+        return sum(read_by(network, node, n) for n in given) + changed * (1 + write.adds)
     read = sum(read_by(network, node, n) for n in dict.fromkeys(refs([node.args, list(node.kwargs.values())])) if _has_spec(network, n))
     written = sum(size_bytes(spec) for spec in node.outputs) if not network.is_view(node.name) else 0
     return read + written

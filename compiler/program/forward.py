@@ -14,6 +14,7 @@ from compiler.options import Options
 from compiler.planning.plan import CompilerPlan, Group, kernel_bytes, work_of
 from compiler.program import cuda_graph, joined, streams, support
 from compiler.program.entry import Entry, constant_text, entry_of, entry_of_part, forward_of_parts
+from compiler.program.in_place import InPlace
 from compiler.program.print_torch import CONVOLVED, FRESH, HELPED, expression, made_here
 from compiler.program.reuse import reuse
 from compiler.program.shares import Shares
@@ -48,6 +49,7 @@ class Forward:
             self.graph, self.network, given, {*own, *self.helpers.values(), *text.needed}, self.target.on_gpu, text.sets_default_type
         )
         self.state = State(self.statements)
+        self.in_place = InPlace(self.statements, self.state, self._by_library, enabled=not options.on("overlap-streams"))
         self.joins = self._joins()
         self.kernels: list[tuple[Kernel, KernelShape, list[str]]] = []
         self.printed: dict[str, tuple[families.Printed, families.Work, list[str]]] = {}  # family kernels by name, with their comment lines
@@ -167,6 +169,9 @@ class Forward:
     def _launched(self, group: Group) -> bool:
         """Returns whether this program's kernels compute the group."""
         return group.id in self.own_groups and self.shares.is_own(group) and group.id not in self.refused
+
+    def _by_library(self, name: str) -> bool:
+        return not any(name in group.operators and self.shares.is_own(group) for group in self.groups)
 
     def _overlap(self, begins: list[int]) -> None:
         """Moves branches to side streams. Tensors computed once from weights come first."""
@@ -307,6 +312,9 @@ class Forward:
         if found is None:
             self.statements.allocate(name)
             return
+        if self.network.base(found.begins) == found.begins and self.in_place.allows(name, self.done):
+            self.in_place.hold(name)
+            return
         begins = found.begins
         own = self.network.base(begins) == begins and self.network.readers(begins) == {name} and self._may_overwrite(begins, "")
         text = self.statements.value(begins)
@@ -370,7 +378,7 @@ class Forward:
 
     def _may_overwrite(self, name: str, group: str) -> bool:
         node = self.network.nodes.get(name)
-        if node is None or self.network.escapes(name):
+        if node is None or self.network.escapes(name) or name in self.in_place.held:
             return False
         maker = next((g for g in self.groups if name in g.operators), None)
         if maker is None:
@@ -385,6 +393,9 @@ class Forward:
                 continue
             if self.joins.begun(name):
                 self.refused[group.id] = self.joins.join(name)
+                continue
+            if self.in_place.allows(name, self.done):
+                self.in_place.put(name, self.statements.read_by(node))
                 continue
             text = expression(self.network, node, self.statements.read_by(node), self.statements.made_on(), self.helpers)
             if node.op == ASSERTION:

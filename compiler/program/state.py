@@ -12,6 +12,7 @@ class State:
         self.statements, self.graph, self.network = statements, statements.graph, statements.network
         self.counters: dict[float, list[str]] = {}  # increment -> state that only counts calls
         self.written: set[str] = set()  # state-dict names that are updated before `put`
+        self.kept: set[str] = set()  # inputs whose new value lies in their memory, or in that of their contiguous copy
 
     def counts(self, name: str) -> bool:
         """Takes over `name`, an addition, if it only increments a counter that no other operator reads, such as `self.bn.num_batches_tracked += 1`.
@@ -28,6 +29,14 @@ class State:
         self.written.add(target)
         return True
 
+    def keep(self, name: str) -> None:
+        """Records that the value of an input or of state after forward already lies in the memory from which kernels read it."""
+        entry = self.network.inputs[name]
+        if entry.kind == "user":
+            self.kept.add(name)
+        else:
+            self.written.add(entry.target)
+
     def put(self, nodes: Collection[str] | None = None, inputs: Collection[str] = ()) -> None:
         """Adds the statements at the end of forward, or at the end of the part of forward that computes `nodes` and reads `inputs`."""
         value, put = self.statements.value, self.statements.put
@@ -43,4 +52,6 @@ class State:
         for target, source in self.graph.mutated_inputs.items():
             if nodes is not None and target not in inputs:
                 continue
-            put(f"original_{self.statements.variables[target]}.copy_({value(source)})")
+            name = self.statements.variables[target]
+            copy = f"original_{name}.copy_({value(source)})"
+            put(*([f"if {name} is not original_{name}:", f"    {copy}"] if target in self.kept else [copy]))

@@ -31,6 +31,7 @@ CASES = {
     "select_scatter": ("return torch.select_scatter(x, y, 1, -3) * 2", f"{BIG}, torch.randn(6, 32)", "x, y"),
     "a region": ("z = torch.zeros_like(x)\nz[1:3, :, 4:9] = y\nz[:2, -6:-2, :5] = y[:, :4]\nreturn z * 2", f"{BIG}, torch.randn(2, 64, 5)", "x, y"),
     "a region within regions": ("z = x.clone()\nz[1:4, 3:7, 30:] = y\nreturn z.relu()", f"{BIG}, torch.randn(3, 4, 2)", "x, y"),
+    "a slice of a slice": ("z = x.clone()\nz[:, 10:30][:, 3:7] = y\nreturn z.relu()", f"{BIG}, torch.randn(4, 32)", "x, y"),
     "written": ("z = x.clone()\nz[:, 3:7] = y\nreturn z.relu()", f"{BIG}, torch.randn(4, 32)", "x, y"),
     "minus infinity": ("z = x.clone()\nz[z < 0] = -float('inf')\nreturn z.exp() * 2", BIG, "x"),
     "pad": ("return F.pad(x, (1, 2, 3, -4), value=2.5) * 2", BIG, "x"),
