@@ -8,11 +8,11 @@ from compiler.families.stepped.body import Body, Loop, Product, RowOperator, Wei
 from compiler.figures import DeviceFigures
 
 ROWS = (1, 2, 4, 8)
-THREADS = (256, 512)
+THREADS = (256, 512, 1024)  # the last one only to read weights from the L2 cache faster
 ROOM = 220 << 10  # bytes of shared memory per block
 CYCLES_US = 1.7e3
 MEETING = 45  # cycles that a block-wide barrier takes
-L2_BYTES = 50  # bytes per cycle that a multiprocessor reads from the L2 cache
+L2_BYTES = {256: 32, 512: 45, 1024: 50}  # threads of a block -> bytes per cycle that they read from the L2 cache
 MEMORY = 600  # cycles until a value from outside arrives
 LAUNCH_US, PRODUCT_US = 2.0, 4.0  # of a small kernel and of a small product in a CUDA graph
 
@@ -74,7 +74,7 @@ class Block:
                 weight, split = piece.weight, self.split(piece.weight)
                 vectors = weight.depth * weight.columns / (32 * split.wide)  # steps of a warp
                 arithmetic = vectors * max(self.rows * split.wide / 4, split.wide + self.rows / 4) * 1.3
-                from_cache = 0.0 if weight in resident else 4 * weight.depth * weight.columns / L2_BYTES
+                from_cache = 0.0 if weight in resident else 4 * weight.depth * weight.columns / L2_BYTES.get(self.threads, L2_BYTES[256])
                 cycles += max(arithmetic, from_cache) + 250 + MEETING * 2
             elif isinstance(piece, RowOperator):
                 cycles += piece.x.width / 32 * 10 + 250 + MEETING
@@ -95,7 +95,7 @@ def padded(weight: Weight) -> int:
 def choose(body: Body, figures: DeviceFigures, rows: int = 0, threads: int = 0) -> Block | None:
     """Returns the fastest distribution by the model, or None if none fits. `rows` and `threads` fix these numbers if they are not 0."""
     found = [Block(r, t) for r in ((rows,) if rows else ROWS) for t in ((threads,) if threads else THREADS)]
-    fitting = [block for block in found if block.fits(body)]
+    fitting = [block for block in found if block.fits(body) and (block.threads < 1024 or len(block.resident(body)) < len(body.weights))]
     return min(fitting, key=lambda block: block.spent_ms(body, figures), default=None)
 
 

@@ -69,7 +69,7 @@ class Steps:
     def knobs(self, work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
         body, figures, now = work.detail.body, work.setting.figures, block_of(work)
         rows = [n for n in (1, 2, 4, 8) if choose(body, figures, n, now.threads) is not None]
-        threads = [n for n in (128, 256, 512) if choose(body, figures, now.rows, n) is not None]
+        threads = [n for n in (128, 256, 512, 1024) if choose(body, figures, now.rows, n) is not None]
         return {"rows": (tuple(rows), now.rows), "block": (tuple(threads), now.threads)}
 
     @property

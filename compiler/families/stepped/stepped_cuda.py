@@ -14,6 +14,8 @@ from compiler.kernel.expressions import POINTED
 from compiler.kernel.functions import CUDA
 from compiler.kernel.text import Launch, Launcher, plain
 
+AHEAD = 16  # lines of a matrix in the L2 cache that a thread reads at once; those in shared memory arrive sooner
+
 PRODUCT = """\
 template <int WIDE> __device__ __forceinline__ void load_columns(float (&into)[WIDE], const float* from) {
     if constexpr (WIDE == 4) {
@@ -26,32 +28,35 @@ template <int WIDE> __device__ __forceinline__ void load_columns(float (&into)[W
 }
 
 // The product of ROWS rows of `x` with a matrix of DEPTH x COLUMNS. A thread has WIDE columns and one of PARTS parts of the depth, whose sums
-// are added through `parts`. The rows of `x` begin at multiples of 16 bytes if ALIGNED.
-template <int THREADS, int ROWS, int DEPTH, int COLUMNS, int WIDE, int PARTS, bool ALIGNED>
+// are added through `parts`. It reads AHEAD lines of the matrix at once. The rows of `x` begin at multiples of 16 bytes if ALIGNED.
+template <int THREADS, int ROWS, int DEPTH, int COLUMNS, int WIDE, int PARTS, int AHEAD, bool ALIGNED>
 __device__ __forceinline__ void multiply_rows(const float* weight, const float* x, int x_pitch, const float* bias, float* out, int out_pitch,
                                               float* parts) {
-    constexpr int GROUPS = COLUMNS / WIDE, SPAN = ((DEPTH + PARTS - 1) / PARTS + 3) / 4 * 4;
+    constexpr int GROUPS = COLUMNS / WIDE, SPAN = ((DEPTH + PARTS - 1) / PARTS + AHEAD - 1) / AHEAD * AHEAD;
     for (int place = threadIdx.x; place < GROUPS * PARTS; place += THREADS) {
         const int column = place % GROUPS * WIDE, part = place / GROUPS;
         const int end = DEPTH < (part + 1) * SPAN ? DEPTH : (part + 1) * SPAN;
         float sum[ROWS][WIDE] = {};
         int k = part * SPAN;
-#pragma unroll 2
-        for (; k + 4 <= end; k += 4) {
-            float four[ROWS][4];
+        for (; k + AHEAD <= end; k += AHEAD) {
+            float own[AHEAD][WIDE];
+#pragma unroll
+            for (int n = 0; n < AHEAD; ++n) load_columns<WIDE>(own[n], weight + (k + n) * COLUMNS + column);
 #pragma unroll
             for (int row = 0; row < ROWS; ++row) {
-                if constexpr (ALIGNED) load_columns<4>(four[row], x + row * x_pitch + k);
-                else for (int n = 0; n < 4; ++n) four[row][n] = x[row * x_pitch + k + n];
-            }
+                float of_x[AHEAD];
 #pragma unroll
-            for (int n = 0; n < 4; ++n) {
-                float own[WIDE];
-                load_columns<WIDE>(own, weight + (k + n) * COLUMNS + column);
+                for (int n = 0; n < AHEAD; n += 4) {
+                    float four[4];
+                    if constexpr (ALIGNED) load_columns<4>(four, x + row * x_pitch + k + n);
+                    else for (int m = 0; m < 4; ++m) four[m] = x[row * x_pitch + k + n + m];
 #pragma unroll
-                for (int row = 0; row < ROWS; ++row)
+                    for (int m = 0; m < 4; ++m) of_x[n + m] = four[m];
+                }
 #pragma unroll
-                    for (int at = 0; at < WIDE; ++at) sum[row][at] = fmaf(four[row][n], own[at], sum[row][at]);
+                for (int n = 0; n < AHEAD; ++n)
+#pragma unroll
+                    for (int at = 0; at < WIDE; ++at) sum[row][at] = fmaf(of_x[n], own[n][at], sum[row][at]);
             }
         }
         for (; k < end; ++k)
@@ -250,7 +255,8 @@ class Kernel:
         where = f"kept_{name}" if weight in block.resident(self.body) else name
         aligned = "true" if x.offset % 4 == 0 else "false"
         bias = self.named[piece.bias] if piece.bias else "nullptr"
-        sizes = f"{block.threads}, {block.rows}, {weight.depth}, {weight.columns}, {split.wide}, {split.parts}, {aligned}"
+        ahead = 4 if weight in block.resident(self.body) else AHEAD
+        sizes = f"{block.threads}, {block.rows}, {weight.depth}, {weight.columns}, {split.wide}, {split.parts}, {ahead}, {aligned}"
         return [f"multiply_rows<{sizes}>({where}, {self.place(x)}, {x.slot.pitch}, {bias}, {piece.into.name}, {piece.into.pitch}, parts);"]
 
     def place(self, x: Operand) -> str:
