@@ -14,7 +14,7 @@ CYCLES_US = 1.7e3
 MEETING = 45  # cycles that a block-wide barrier takes
 L2_BYTES = {256: 32, 512: 45, 1024: 50}  # threads of a block -> bytes per cycle that they read from the L2 cache
 MEMORY = 600  # cycles until a value from outside arrives
-LAUNCH_US, PRODUCT_US = 2.0, 4.0  # of a small kernel and of a small product in a CUDA graph
+LAUNCH_US, PRODUCT_US = 2.5, 5.0  # of a small kernel and of a small product in a CUDA graph
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Block:
             elif isinstance(piece, Loop):
                 cycles += -(-self.rows * piece.into.width // self.threads) * 6.0 * len(piece.prologue.kernel.ops) + 80 + MEETING
                 cycles += MEMORY * any(pointer.step for pointer in body.pointers.values() if f"{pointer.name}_now" in piece.prologue.kernel.arguments)
-        return (cycles + 2 * MEETING + 60 * len(body.carried)) / CYCLES_US
+        return 1.2 * (cycles + 2 * MEETING + 60 * len(body.carried)) / CYCLES_US
 
     def spent_ms(self, body: Body, figures: DeviceFigures) -> float:
         waves = -(-self.blocks(body) // figures.units)
