@@ -64,6 +64,8 @@ CONVS = {
     "2d-pointwise": ("nn.Conv2d(40, 16, 1)", (2, 40, 4, 6)),
     "2d-pointwise-by-two": ("nn.Conv2d(40, 16, 1, stride=2, bias=False)", (2, 40, 9, 9)),
     "2d-groups": ("nn.Conv2d(12, 34, 3, groups=2)", (2, 12, 8, 9)),
+    "2d-some-taps-outside": ("nn.Conv2d(32, 24, 3, padding=24, dilation=24, bias=False)", (1, 32, 33, 33)),
+    "2d-only-the-centre-tap-inside": ("nn.Conv2d(32, 24, 3, padding=36, dilation=36, bias=False)", (1, 32, 33, 33)),
     "1d": ("nn.Conv1d(8, 17, 5, stride=2, dilation=3, padding=4)", (3, 8, 50)),
     "3d": ("nn.Conv3d(3, 16, (3, 2, 3), padding=1)", (1, 3, 5, 6, 7)),
     "transposed-2d": ("nn.ConvTranspose2d(6, 18, 3, stride=2, padding=1, output_padding=1)", (2, 6, 5, 6)),

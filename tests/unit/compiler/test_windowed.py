@@ -34,6 +34,7 @@ CONVS = {
     "taps-in-a-column": ("nn.Conv2d(32, 64, (3, 1), padding=(1, 0))", (1, 32, 30, 8)),
     "many-taps": ("nn.Conv2d(8, 64, 5, padding=2, bias=False)", (1, 8, 10, 12)),
     "dilated": ("nn.Conv2d(16, 48, 3, padding=(2, 3), dilation=(2, 3))", (1, 16, 11, 18)),
+    "dilated-across-tiles": ("nn.Conv2d(16, 64, 3, padding=12, dilation=12, bias=False)", (1, 16, 33, 33)),
     "3d": ("nn.Conv3d(8, 40, 3, padding=1)", (2, 8, 3, 6, 9)),
     "3d-dilated": ("nn.Conv3d(16, 24, (2, 3, 1), dilation=(2, 1, 1), padding=(1, 0, 0))", (1, 16, 4, 6, 9)),
     "transposed": ("nn.ConvTranspose2d(16, 24, 3, padding=1)", (2, 16, 7, 6)),
