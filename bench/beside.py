@@ -84,6 +84,7 @@ class Beside:
     share: int = 1  # processes at a time per device
     environment: Callable[[str], Mapping[str, str]] = lambda device: {}
     said: Callable[[str, Row], str] = lambda key, row: f"{key}: {row.get('status')}"
+    shaped: Callable[[str, Row], Row] = lambda key, row: row  # the fields to record
 
     def run(self, keys: Iterable[str]) -> list[str]:
         """Runs the tasks in this order, and returns those that were not finished."""
@@ -107,7 +108,8 @@ class Beside:
             if row is not None:
                 with self.lock:
                     self.finished.add(key)
-                    self.result.add(key, row | {"device": device, "seconds": round(time.monotonic() - begun, 1)})
+                    facts = {"device": device, "seconds": round(time.monotonic() - begun, 1)}
+                    self.result.add(key, {**self.shaped(key, row), **facts})
                     print(f"{device} {self.said(key, row)}", flush=True)
 
     def _left(self) -> float:
