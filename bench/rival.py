@@ -173,9 +173,14 @@ def summary(rows: Mapping[str, Row]) -> Row:
         "measured": len(timed),
         "geometric_mean": round(geometric_mean([ratio["ratio"] for ratio in timed.values()]), 4) if timed else None,
         "slower_by_more_than_3_percent": [key for key, ratio in timed.items() if ratio["ratio"] < SLOWER],
+        "vs_old": {key: told(ratio) for key, ratio in sorted(timed.items(), key=lambda pair: pair[1]["ratio"])},
         "surely_slower_by_more_than_3_percent": [key for key, ratio in timed.items() if ratio["high"] < SLOWER],
         "not_measured": lost,
     }
+
+
+def told(ratio: Mapping[str, float]) -> str:
+    return f"{ratio['ratio']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}]"
 
 
 def unmeasured(row: Row) -> bool:
@@ -185,7 +190,7 @@ def unmeasured(row: Row) -> bool:
 
 def line(key: str, row: Row) -> str:
     if row.get("vs_old"):
-        return f"{key}: {row['vs_old']['ratio']:.3f} [{row['vs_old']['low']:.3f}, {row['vs_old']['high']:.3f}] times as fast as the stored program"
+        return f"{key}: {told(row['vs_old'])} times as fast as the stored program"
     return f"{key}: {row['status']}{': ' + row['message'][:200] if row.get('message') else ''}"
 
 
@@ -302,7 +307,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     top.add_argument("checkout", type=Path, nargs="?", metavar="CHECKOUT", help="of KernelBench")
     top.add_argument("--out", type=Path, required=True, metavar="RESULT")
-    top.add_argument("--devices", default="cuda:0", help="comma-separated; one pair at a time on each")
+    top.add_argument("--devices", default="cuda:0", help="comma-separated; one pair at a time for each name, and pairs on one device take turns")
     top.add_argument("--rows", type=Path, default=results / "kernelbench-h200.json", help="the stored rows")
     top.add_argument("--programs", type=Path, default=results / "kernelbench-h200-programs.tar.gz", help="the stored programs")
     top.add_argument("--seed", type=int, default=0)

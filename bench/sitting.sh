@@ -104,10 +104,11 @@ recurrent() {
   kept recurrent-h200.json
   "$python" bench/recurrent.py run --device "$device" --limit-seconds "$left" --out "$out/recurrent-h200.json"
 }
-# Today's programs of 30 KernelBench tasks against the stored ones, on all GPUs. MORE: --tier full, --again slower,failed.
+# Today's programs of 30 KernelBench tasks against the stored ones. Where DEVICES names a GPU twice, one pair is built while the other is timed.
+# MORE: --tier full, --again slower,failed.
 rival() {
   kept rival-h100.json; kept rival-h100-programs.tar.gz
-  "$python" bench/rival.py "$checkout" --devices "$devices" --resume --limit-seconds "$left" --out "$out/rival-h100.json" ${MORE:-}
+  STITCH_STILL=${STITCH_STILL-device} "$python" bench/rival.py "$checkout" --devices "$devices" --resume --limit-seconds "$left" --out "$out/rival-h100.json" ${MORE:-}
 }
 # The first faster program on the everyday suite. MORE: --count N.
 first() {

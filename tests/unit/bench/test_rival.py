@@ -64,6 +64,7 @@ def test_the_summary_names_what_is_slower_by_more_than_three_percent():
     found = summary(rows)
     assert (found["drawn"], found["same text"], found["measured"], found["to be measured"]) == (7, 1, 4, 1)
     assert found["slower_by_more_than_3_percent"] == ["c", "d"] and found["surely_slower_by_more_than_3_percent"] == ["c"]
+    assert list(found["vs_old"]) == ["c", "d", "g", "b"] and found["vs_old"]["b"] == "1.200 [1.188, 1.212]"
     assert found["not_measured"] == {"e": "inconclusive: busy"}
     assert [key for key, row in rows.items() if again(row, ["slower"])] == ["c", "d"]
     assert [key for key, row in rows.items() if again(row, ["failed"])] == ["e"]
