@@ -27,7 +27,7 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from statistics import geometric_mean
@@ -232,7 +232,9 @@ class Bench:
             def command(key: str, device: str, out: Path) -> list[str]:
                 return [sys.executable, __file__, "--print-one", str(Path(made) / slug(key)), "--out", str(out)]
 
-            left = self._beside(fresh, ["host"], command, PRINT_SECONDS, self.arguments.jobs).run(wanted)
+            series = Beside(fresh, ["host"], command, self.end, PRINT_SECONDS, share=self.arguments.jobs, said=line)
+            series.environment = lambda device: {"CUDA_VISIBLE_DEVICES": ""}  # printing needs no GPU, and a context would take its memory
+            left = series.run(wanted)
         fresh.path.unlink(missing_ok=True)
         for key in wanted:
             row = fresh.rows.get(key, {"status": UNPRINTED, "message": "the time was up"})
@@ -268,7 +270,7 @@ class Bench:
         given = self.arguments
         names = given.again.split(",")
         rows = self.result.rows
-        wanted = [key for key in self.keys if key in rows and (rows[key]["status"] == PRINTED or again(rows[key], names))]
+        wanted = [key for key in self.keys if key in rows and key in self.new and (rows[key]["status"] == PRINTED or again(rows[key], names))]
         for key in wanted:
             if rows[key]["status"] != PRINTED:
                 earlier = {name: rows[key].pop(name, None) for name in ("status", "message", "vs_old", "tier", "device")}
@@ -282,10 +284,7 @@ class Bench:
                 told = ["--device", device, "--tier", given.tier, "--data-dir", str(given.data_dir / device.replace(":", "-"))]
                 return [sys.executable, __file__, "--measure-one", str(Path(made) / slug(key)), *told, "--out", str(out)]
 
-            return self._beside(self.result, given.devices.split(","), command, given.task_seconds).run(wanted)
-
-    def _beside(self, result: Result, devices: Sequence[str], command: Callable[..., list[str]], seconds: float, share: int = 1) -> Beside:
-        return Beside(result, devices, command, self.end, seconds, share=share, said=line)
+            return Beside(self.result, given.devices.split(","), command, self.end, given.task_seconds, said=line).run(wanted)
 
 
 def kept(archive: Path) -> dict[str, str]:
