@@ -62,16 +62,14 @@ def narrow(model: torch.nn.Module, dtype: torch.dtype) -> None:
             module._buffers[name] = cast(value, dtype)
 
 
-def survey(path: Path, folder: Path, precision: str) -> dict[str, Any]:
-    """Captures and plans one task, and writes its generated program to `folder`. `left` holds (title, reason, floor in ms) of the groups that PyTorch
-    computes."""
+def captured_of(path: Path, precision: str) -> Capture:
+    """Captures a task from fake tensors. A task that needs values gets real ones, if they are small enough."""
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
-    source, found = path.read_text(), {}
-    started = time.perf_counter()
+    source = path.read_text()
     name = {"__name__": "task"}
     code = compile(source, str(path), "exec")
 
-    def exported():
+    def exported() -> Capture:
         exec(code, name)
         model, inputs = name["Model"](*name["get_init_inputs"]()), name["get_inputs"]()
         if precision in ("bf16", "fp16"):
@@ -85,8 +83,15 @@ def survey(path: Path, folder: Path, precision: str) -> dict[str, Any]:
         refused = "FakeTensorMode" in captured.reason
     except DataDependentOutputException:  # the constructor reads values
         refused = True
-    if refused and known_bytes(path) < REAL:
-        captured = exported()
+    return exported() if refused and known_bytes(path) < REAL else captured
+
+
+def survey(path: Path, folder: Path, precision: str) -> dict[str, Any]:
+    """Captures and plans one task, and writes its generated program to `folder`. `left` holds (title, reason, floor in ms) of the groups that PyTorch
+    computes."""
+    source, found = path.read_text(), {}
+    started = time.perf_counter()
+    captured = captured_of(path, precision)
     found["captured"], found["why"] = captured.graph is not None, captured.reason
     found["capture_seconds"] = round(time.perf_counter() - started, 1)
     if captured.graph is not None:

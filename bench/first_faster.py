@@ -1,12 +1,14 @@
 """Measures the seconds from a task to the first program with generated kernels that is known to beat eager, for randomly drawn tasks, one at a time.
 
-    python bench/first_faster.py CHECKOUT --device cuda:0 --out RESULT.json [--sets level1,level2,level3] [--seed 0] [--limit-seconds 540] [--resume]
+    python bench/first_faster.py CHECKOUT --devices cuda:0,cuda:1 --out RESULT.json [--sets level1,level2,level3] [--limit-seconds 540] [--resume]
+    python bench/first_faster.py --sets everyday --devices cuda:0,cuda:1 --out RESULT.json        (needs no CHECKOUT)
 
 A verifier is kept warm, as on a serving host, but every task is new to it. A run of `agents solve`, with the compiler and without experience, is
-followed until a verdict says that its program is faster, and is then cancelled. Tasks are drawn from those rows of `--rows` that have no flag, in an
-order that does not depend on how many are drawn, so `--resume` enlarges the sample. For each task, RESULT contains the seconds to the first verdict
-and to the first verdict of "faster" (null if the run or its time ended without one). It also contains their medians, in which a null counts as longer
-than all other values.
+followed until a verdict says that its program is faster, and is then cancelled. With `--winner fastest`, a program of any class counts. Tasks are
+drawn, without those that have a flag in `--rows`, in an order that does not depend on how many are drawn, so `--resume` enlarges the sample. With
+several devices, a process for each takes every n-th of these tasks. For each task, RESULT contains the seconds to the first verdict and to the first
+verdict of "faster" (null if the run or its time ended without one). It also contains their medians, in which a null counts as longer than all other
+values.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ import json
 import math
 import random
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +37,14 @@ from agents.events import Event  # noqa: E402
 from agents.journal import FileJournal  # noqa: E402
 from bench.sweep.device import SPARES, limits  # noqa: E402
 from bench.sweep.rows import SOLVED  # noqa: E402
+from bench.sweep.store import write  # noqa: E402
 from bench.sweep.tasks import Item, NoSuchTasks, in_set, items, sets_of  # noqa: E402
 from verifier.client import Verifier  # noqa: E402
 from verifier.limits import Limits  # noqa: E402
 
 LAST_SECONDS = 5.0  # seconds reserved for writing the result and closing
 RESAMPLES = 10_000
+OWN = "own-kernels"
 Row = dict[str, Any]
 
 
@@ -62,12 +67,17 @@ async def verdicts(folder: Path, run: asyncio.Task) -> AsyncIterator[Event]:
         await asyncio.sleep(0.05)
 
 
-async def measured(item: Item, verifier: Verifier, task_seconds: float) -> Row:
+def counts(verdict: Mapping[str, Any], winner: str) -> bool:
+    """Returns whether a verdict ends the wait: the program is faster, and is of a class that may win."""
+    return bool(verdict.get("faster")) and (winner == "fastest" or verdict.get("program_class") in SOLVED)
+
+
+async def measured(item: Item, verifier: Verifier, task_seconds: float, winner: str = OWN) -> Row:
     row: Row = {"first_verdict_s": None, "first_faster_s": None, "programs": 0, "verdicts": []}
     with tempfile.TemporaryDirectory(prefix="first-") as made:
         folder = Path(made) / "run"
         given = ["solve", str(item.path), "--out", str(folder), "--device", verifier.device, "--precision", item.precision, "--quiet"]
-        given += ["--no-experience", "--profiles", "none", "--winner", "own-kernels"]
+        given += ["--no-experience", "--profiles", "none", "--winner", winner]
         begun = time.monotonic()
         run = asyncio.create_task(cli.solve_one(cli.parser().parse_args(given), item.path, item.path.stem, folder, verifier))
         with contextlib.suppress(TimeoutError):
@@ -77,7 +87,7 @@ async def measured(item: Item, verifier: Verifier, task_seconds: float) -> Row:
                     row["programs"] += 1
                     row["first_verdict_s"] = row["first_verdict_s"] or seconds
                     row["verdicts"].append({name: p.get(name) for name in ("status", "tier", "program_class", "faster", "speedup")} | {"s": seconds})
-                    if p.get("faster") and p.get("program_class") in SOLVED:
+                    if counts(p, winner):
                         row["first_faster_s"] = seconds
                         break
         row["ended"] = run.done() and row["first_faster_s"] is None
@@ -104,7 +114,7 @@ def middle(rows: Sequence[Row]) -> dict[str, Any]:
 
 async def sample(arguments: argparse.Namespace, result: dict[str, Any], drawn_items: Sequence[Item]) -> None:
     end = time.monotonic() + arguments.limit_seconds - LAST_SECONDS
-    waiting = [item for item in drawn_items if item.key not in result["rows"]]
+    waiting = shared_out([item for item in drawn_items if item.key not in result["rows"]], arguments.shard)
     spares = SPARES[arguments.device.partition(":")[0]]
     usual = Limits()
     times = argparse.Namespace(timing_seconds=usual.full_timing, autotune_seconds=usual.autotune)
@@ -115,24 +125,79 @@ async def sample(arguments: argparse.Namespace, result: dict[str, Any], drawn_it
             left = end - time.monotonic()
             if left < arguments.begin_seconds:
                 break
-            row = await measured(item, verifier, min(arguments.task_seconds, left))
+            row = await measured(item, verifier, min(arguments.task_seconds, left), arguments.winner)
             if row["first_faster_s"] is None and not row["ended"] and left < arguments.task_seconds:
                 break  # cut off by the end of the session, not by its own limit
             result["rows"][item.key] = row
             result["summary"] = summary(result["rows"], result["sets"])
-            arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+            write(arguments.out, (json.dumps(result, indent=1) + "\n").encode())
             print(f"{item.key}: {row['first_faster_s']} s, {row['programs']} programs; {result['summary']['all']}", flush=True)
     finally:
         await verifier.close()
 
 
+def shared_out(waiting: Sequence[Item], shard: str) -> Sequence[Item]:
+    """Returns every n-th task, starting from the i-th, where `shard` is "i/n"."""
+    at, _, of = shard.partition("/")
+    return waiting[int(at) :: int(of)]
+
+
+def gathered(result: dict[str, Any], parts: Sequence[Path]) -> dict[str, Any]:
+    """Returns the result with the rows of the parts that a process for each device wrote."""
+    found = [json.loads(path.read_text()) for path in parts if path.exists()]
+    rows = dict(result["rows"])
+    for part in found:
+        rows |= part["rows"]
+    facts = {"device": next((part["device"] for part in found if part.get("device")), result.get("device"))}
+    return {**result, **facts, "rows": rows, "summary": summary(rows, result["sets"])}
+
+
+def without(given: Sequence[str], option: str) -> list[str]:
+    """Returns command-line arguments without an option and its value."""
+    kept, skip = [], False
+    for word in given:
+        if not skip and word != option and not word.startswith(f"{option}="):
+            kept.append(word)
+        skip = word == option
+    return kept
+
+
+def beside(arguments: argparse.Namespace, result: dict[str, Any], devices: Sequence[str], given: Sequence[str]) -> int:
+    """Runs this bench once for each device, side by side, and gathers the rows as they come. Returns the first exit status other than 0."""
+    parts = [arguments.out.with_name(f"{arguments.out.stem}-part-{number}.json") for number in range(len(devices))]
+    processes = []
+    for number, (device, part) in enumerate(zip(devices, parts, strict=True)):
+        write(part, json.dumps(result).encode())
+        own = ["--device", device, "--shard", f"{number}/{len(devices)}", "--out", str(part), "--resume"]
+        own += ["--data-dir", str(arguments.data_dir / f"{number}-{device.replace(':', '-')}")]
+        processes.append(subprocess.Popen([sys.executable, __file__, *given, *own]))
+    try:
+        while True:
+            running = any(process.poll() is None for process in processes)
+            write(arguments.out, (json.dumps(gathered(result, parts), indent=1) + "\n").encode())
+            if not running:
+                break
+            time.sleep(1.0)
+    finally:
+        for process in processes:
+            process.terminate()
+            process.wait()
+    for part in parts:
+        part.unlink(missing_ok=True)
+    print(json.dumps(gathered(json.loads(arguments.out.read_text()), [])["summary"], indent=1))
+    return next((process.returncode for process in processes if process.returncode), 0)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("checkout", type=Path, metavar="CHECKOUT", help="of KernelBench")
+    parser.add_argument("checkout", type=Path, nargs="?", metavar="CHECKOUT", help="of KernelBench; not needed for the sets everyday and examples")
     parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--devices", help="comma-separated: side by side, one task at a time on each (default: --device alone)")
+    parser.add_argument("--shard", default="0/1", metavar="I/N", help="only every N-th task, from the I-th")
     parser.add_argument("--out", type=Path, required=True, metavar="RESULT")
     parser.add_argument("--sets", default="level1,level2,level3", help="as bench.sweep's")
     parser.add_argument("--rows", type=Path, default=ROOT / "bench" / "results" / "kernelbench-h200.json", help="whose flagged tasks are left out")
+    parser.add_argument("--winner", default=OWN, choices=["fastest", OWN], help=f"which programs count as faster (default: {OWN})")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, help="tasks at the most (default: as many as the time allows)")
     parser.add_argument("--task-seconds", type=float, default=300.0, help="after which a task counts as one without (default: 300)")
@@ -143,13 +208,17 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         sets = sets_of(arguments.sets)
-        result: dict[str, Any] = {"seed": arguments.seed, "sets": sets, "rows": {}}
+        result: dict[str, Any] = {"seed": arguments.seed, "sets": sets, "winner": arguments.winner, "rows": {}}
         if arguments.resume and arguments.out.exists():
             result = json.loads(arguments.out.read_text())
-            if (result["seed"], result["sets"]) != (arguments.seed, sets):
-                made = f"{', '.join(result['sets'])} by seed {result['seed']}"
+            if (result["seed"], result["sets"], result.get("winner", OWN)) != (arguments.seed, sets, arguments.winner):
+                made = f"{', '.join(result['sets'])} by seed {result['seed']} with --winner {result.get('winner', OWN)}"
                 parser.error(f"{arguments.out} is a sample of {made}: go on with these, or write to another file")
+        devices = arguments.devices.split(",") if arguments.devices else []
         waiting = drawn(arguments.checkout, sets, json.loads(arguments.rows.read_text())["rows"], arguments.seed)
+        if len(devices) > 1:
+            return beside(arguments, result, devices, without(sys.argv[1:], "--devices"))
+        arguments.device = devices[0] if devices else arguments.device
         asyncio.run(sample(arguments, result, waiting[: arguments.count]))
     except (NoSuchTasks, OSError) as error:
         parser.error(str(error))

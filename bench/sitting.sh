@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Benchmarks on a GPU host, one after the other, each within the time that is left; what they write goes to $OUT (or the folder bench-out):
 #   [LIMIT_SECONDS=560] [CHECKOUT=.kb/KernelBench] [DEVICES=cuda:0,cuda:1] bench/sitting.sh STEP[=SECONDS] ...
-# Steps: bytecode, sweep, kernels, corpus, verdict, host, llm, landscapes, confirm, handles, sides, calibration, profiles, triton, recurrent, gpu-tests (below, what each does).
+# Steps: bytecode, sweep, kernels, corpus, verdict, host, llm, landscapes, confirm, handles, sides, calibration, profiles, triton, recurrent, rival, first, accept-everyday, clock, gpu-tests (below, what each does).
 # Results that bench/results holds are gone on with. FORMS=all, ONLY=REGEX (corpus), CORPUS (further options), SETS, SHARE, MORE (sweep, kernels, calibration), SHUFFLE= (sweep, in the order of the sets), EXAMPLE (host), TASK and WAYS (sides) say more.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -103,6 +103,29 @@ one_triton() { "$python" -m bench.in_triton run "$checkout" --device "$device" -
 recurrent() {
   kept recurrent-h200.json
   "$python" bench/recurrent.py run --device "$device" --limit-seconds "$left" --out "$out/recurrent-h200.json"
+}
+# Today's programs of 30 KernelBench tasks against the stored ones. Where DEVICES names a GPU twice, one pair is built while the other is timed.
+# MORE: --tier full, --again slower,failed.
+rival() {
+  kept rival-h100.json; kept rival-h100-programs.tar.gz
+  STITCH_STILL=${STITCH_STILL-device} "$python" bench/rival.py "$checkout" --devices "$devices" --resume --limit-seconds "$left" --out "$out/rival-h100.json" ${MORE:-}
+}
+# The first faster program on the everyday suite. MORE: --count N.
+first() {
+  kept first-faster-everyday-h100.json
+  "$python" bench/first_faster.py --sets everyday --winner fastest --devices "$devices" --begin-seconds "${BEGIN:-40}" --task-seconds 200 --resume \
+    --limit-seconds "$left" --out "$out/first-faster-everyday-h100.json" ${MORE:-}
+}
+# KernelBench's own evaluation of the everyday suite's programs, correctness alone.
+accept-everyday() {
+  kept everyday-accepted-h100.json
+  "$python" -m bench.everyday accept "$checkout" --devices "$devices" --resume --limit-seconds "$left" --out "$out/everyday-accepted-h100.json" ${MORE:-}
+}
+# The verifier's clock beside plain loops, for 30 stored KernelBench programs.
+clock() {
+  kept verifier-clock-kernelbench-h100.json
+  "$python" bench/clock_beside_loops.py --kernelbench "$checkout" --devices "$devices" --resume --limit-seconds "$left" \
+    --out "$out/verifier-clock-kernelbench-h100.json" ${MORE:-}
 }
 gpu-tests() { OUT=$out LIMIT_SECONDS=$left tests/gpu/session.sh; }
 

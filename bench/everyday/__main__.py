@@ -5,6 +5,7 @@ On GPUs, the tasks are solved in the full tier; on a CPU, their programs are onl
     python -m bench.everyday run --devices cuda:0,cuda:1 [--keep KEPT] [--only PART] [--limit-seconds 1500] [options of bench.sweep run]
     python -m bench.everyday run --capture-only [--only PART] [--seconds 240] [--out FILE] [--resume]
     python -m bench.everyday run --emulated [--precision bf16] [--only PART] [--seconds 240] [--out FILE] [--resume]
+    python -m bench.everyday accept CHECKOUT --devices cuda:0,cuda:1 --out RESULT.json [--only PART] [--limit-seconds 540] [--resume]
     python -m bench.everyday tables [KEPT]               (writes bench/results/everyday-<device>.json, everyday.md)
 
 `run` resumes where it stopped: it is a sweep over the sets everyday (48 tasks, fp32-strict) and everyday-bf16 (the 16 serving tasks).
@@ -17,7 +18,7 @@ import json
 import sys
 from pathlib import Path
 
-from bench.everyday import capturing, emulating, tables
+from bench.everyday import accepting, capturing, emulating, tables
 from bench.sweep.__main__ import main as sweep
 from bench.sweep.store import ROWS
 from bench.sweep.tasks import KINDS, ROOT
@@ -29,6 +30,8 @@ def main() -> int:
     arguments, rest = parser().parse_known_args()
     if arguments.act == "tables":
         return published(arguments.kept, arguments.results)
+    if arguments.act == "accept":
+        return accepting.run(arguments)
     if arguments.capture_only:
         return capturing.run(arguments.only, arguments.seconds, arguments.out or capturing.RESULTS, arguments.resume)
     if arguments.emulated:
@@ -51,6 +54,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--seconds", type=float, default=240, help="of a task with --capture-only or --emulated")
     run.add_argument("--out", type=Path, help="of --capture-only or --emulated (default: a file of bench/results)")
     run.add_argument("--resume", action="store_true", help="with --capture-only or --emulated: leave out what the results hold already")
+    accepting.parser(commands)
     shown = commands.add_parser("tables", help="the results' file and page")
     shown.add_argument("kept", type=Path, nargs="?", default=KEPT, metavar="KEPT")
     shown.add_argument("--results", type=Path, default=ROOT / "bench" / "results")

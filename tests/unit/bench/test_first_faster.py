@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from bench.first_faster import drawn, summary
+from bench.first_faster import counts, drawn, gathered, shared_out, summary, without
 
 ROOT = Path(__file__).parents[3]
 
@@ -47,3 +48,28 @@ def test_wrong_sets_and_samples_are_told(tmp_path):
     assert "is no KernelBench checkout" in said(str(tmp_path), "--out", str(out))
     out.write_text('{"seed": 3, "sets": ["level1"], "rows": {}}')
     assert "by seed 3" in said(str(tmp_path), "--resume", "--out", str(out))
+
+
+def test_a_program_of_any_class_counts_where_the_fastest_wins():
+    graph = {"faster": True, "program_class": "orchestration"}
+    assert counts(graph, "fastest") and not counts(graph, "own-kernels")
+    assert counts(graph | {"program_class": "mixed"}, "own-kernels") and not counts({"faster": False, "program_class": "custom"}, "fastest")
+
+
+def test_devices_share_the_tasks_and_their_rows_are_gathered(tmp_path):
+    everyday = drawn(None, ["everyday"], {}, 0)
+    assert len(everyday) == 48
+    shares = [shared_out(everyday, f"{number}/4") for number in range(4)]
+    assert sorted(item.key for share in shares for item in share) == sorted(item.key for item in everyday) and {len(s) for s in shares} == {12}
+    parts = []
+    for number, share in enumerate(shares[:2]):
+        parts.append(tmp_path / f"{number}.json")
+        part = {"seed": 0, "sets": ["everyday"], "rows": {share[0].key: row(4.0 + 2 * number)}} | ({"device": {"torch": "2"}} if number else {})
+        parts[-1].write_text(json.dumps(part))
+    found = gathered({"seed": 0, "sets": ["everyday"], "rows": {everyday[-1].key: row(11.0)}}, [*parts, tmp_path / "none.json"])
+    assert found["device"] == {"torch": "2"} and len(found["rows"]) == 3 and found["summary"]["everyday"]["median_s"] == 6.0
+
+
+def test_an_option_is_removed_with_its_value():
+    assert without(["CHECKOUT", "--devices", "a,b", "--seed", "1"], "--devices") == ["CHECKOUT", "--seed", "1"]
+    assert without(["--devices=a,b", "--device", "a"], "--devices") == ["--device", "a"]
