@@ -9,6 +9,7 @@ from typing import Any
 from compiler.graph import channels_last
 from compiler.graph.algebra import simplify
 from compiler.graph.averaged import OF_WEIGHTS, averages
+from compiler.graph.common import common
 from compiler.graph.complexes import as_reals
 from compiler.graph.deciding import deciding
 from compiler.graph.ir import SIZES
@@ -52,7 +53,7 @@ class Network:
         specs = {node.name: node.outputs[0] for node in graph.nodes if node.outputs} | {
             entry.name: entry.spec for entry in graph.inputs if entry.spec
         }
-        nodes = rewrite(roll(graph.nodes, specs, set(self.results)), specs, set(self.results))
+        nodes = common(rewrite(roll(graph.nodes, specs, set(self.results)), specs, set(self.results)), set(self.results))
         nodes = filled_whole(together(nodes, specs), specs, self.results)
         nodes, self.notes = simplify(nodes, set(self.results), {entry.name: entry.spec for entry in graph.inputs if entry.spec})
         self.steady = steady(graph)  # parameters and buffers from which values may be computed once

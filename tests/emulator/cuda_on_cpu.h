@@ -256,6 +256,7 @@ inline void group_begin() {}
 inline void group_commit() {}
 template <int COUNT> void group_wait(float (&)[COUNT]) {}
 inline void shared_memory_for_tensor_cores() {}
+inline int of_unknown_range(int value) { return value; }
 inline void accumulate_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) { multiply_tf32(d, a, b); }
 // Named barriers: each id counts arrivals, and releases the waiting threads when the count is full.
 namespace emulated { extern int come[16], let_go[16]; }

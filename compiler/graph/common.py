@@ -1,0 +1,40 @@
+"""Computes equal operators once: two calls of a rotary embedding, for instance, compute the same sines and cosines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+
+from compiler.graph.constants import CONSTANTS
+from compiler.graph.values import refs
+from verifier.draws import draws
+from verifier.graph import ASSERTION, Node
+
+
+def common(nodes: list[Node], results: Collection[str]) -> list[Node]:
+    """Returns the operators without those that repeat an earlier one. Filled tensors stay apart, because a program may overwrite each of them; so do
+    random numbers, and values that forward returns, which must not share memory."""
+    known: dict[str, str] = {}
+    instead: dict[str, str] = {}
+    found = []
+    for node in nodes:
+        args, kwargs = _renamed(node.args, instead), {key: _renamed(value, instead) for key, value in node.kwargs.items()}
+        if any(name in instead for name in refs([node.args, list(node.kwargs.values())])):
+            node = node.model_copy(update={"args": args, "kwargs": kwargs})
+        apart = "." in node.op and node.op.split(".")[1] in CONSTANTS or node.op == ASSERTION or draws(node.op, node.args, node.kwargs)
+        if not apart and node.name not in results:
+            key = json.dumps([node.op, node.args, node.kwargs], sort_keys=True)
+            if key in known:
+                instead[node.name] = known[key]
+                continue
+            known[key] = node.name
+        found.append(node)
+    return found
+
+
+def _renamed(value: object, instead: dict[str, str]) -> object:
+    if isinstance(value, dict):
+        return {**value, "ref": instead[value["ref"]]} if value.get("ref") in instead else value
+    if isinstance(value, (list, tuple)):
+        return [_renamed(one, instead) for one in value]
+    return value
