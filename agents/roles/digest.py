@@ -13,7 +13,8 @@ from agents.floor import UNITS, fastest, floor_of_group, floor_of_step, floor_of
 from agents.ports import Passage
 from agents.roles.compiled import Compiled
 from agents.roles.edits import folded
-from agents.roles.measured import TOP_KERNELS, eager_text, short_name, step_floor, time_text, verdict_text
+from agents.roles.measured import TOP_KERNELS, eager_text, step_floor, time_text, verdict_text
+from agents.roles.names import short_name
 from agents.roles.prompts import fenced
 from agents.roles.shortening import Shortened, shortened
 from agents.roles.situation import Advice, Attempt, Idea, Situation

@@ -15,6 +15,7 @@ from agents.roles.evidence import held_by_others
 from agents.roles.llm_coder import names_for
 from agents.roles.llm_planner import told
 from agents.roles.llm_verifier import methods_text
+from agents.roles.names import LONGEST_NAME, short_name
 from agents.roles.rules_verifier import AGAIN, by_rules, crowded_out, diagnosed
 from agents.settings import Settings
 from agents.strategies import Facts
@@ -58,9 +59,9 @@ def test_copies_and_fills_are_no_launches_and_parts_of_launches_are_told():
 
 def test_names_that_differ_at_their_end_stay_two():
     name = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x256x8_stage3_warpsize1x4x1_ffma_aligna4_alignc4_execute_{}_kernel__5x_cublas"
-    one, other = measured.short_name(name.format("segment_k_off")), measured.short_name(name.format("splitk_reduce"))
-    assert one != other and "..." in one and len(one) <= measured.LONGEST_NAME
-    assert measured.short_name("k" * 100) == "k" * 100
+    one, other = short_name(name.format("segment_k_off")), short_name(name.format("splitk_reduce"))
+    assert one != other and "..." in one and len(one) <= LONGEST_NAME
+    assert short_name("k" * 100) == "k" * 100
 
 
 def test_own_kernels_without_counters_are_named():

@@ -17,6 +17,7 @@ from agents.roles import digest, measured
 from agents.roles.compiled import Compiled
 from agents.roles.edits import read_program
 from agents.roles.llm_planner import read_plan
+from agents.roles.names import short_name
 from agents.roles.prompts import part
 from agents.roles.replies import DiagnosisReply, PlanReply, cut, parse
 from agents.roles.situation import Attempt, Edit, Plan, Situation
@@ -216,7 +217,7 @@ def test_methods_for_the_host_wherever_its_share_is_large():
     ],
 )
 def test_names_of_kernels(name, short):
-    assert measured.short_name(name) == short
+    assert short_name(name) == short
 
 
 def test_times_of_kernels_say_of_what_and_how_many_launches():

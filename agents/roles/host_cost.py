@@ -1,0 +1,26 @@
+"""Describes which part of a call's idle time no program can remove: the clock's own exchange, and the entry, launch and wait of any call."""
+
+from __future__ import annotations
+
+from verifier.profiling.diagnosing.call_time import CallTime, us
+from verifier.profiling.diagnosing.host_faults import HOST_FLOOR_US
+from verifier.report import Report
+
+WORTH = 0.01  # minimum share of a call before the device's first work at which its parts are told
+WORTH_A_GAP = 0.05  # minimum share of a call between pieces of work at which missing names are mentioned
+
+
+def host_text(report: Report | None, spent: CallTime | None) -> str:
+    """Returns what an empty exchange costs on this host and what any call costs, or "" if the device hardly waits for the host's first launch."""
+    if report is None or report.timing is None or spent is None or spent.before_us is None:
+        return ""
+    said = []
+    if spent.before_us >= WORTH * spent.call_us:
+        if report.timing.round_trip_ms > 0:
+            said.append(
+                f"An exchange of the clock without a call takes {us(1e3 * report.timing.round_trip_ms)} on this host, so the clock is no part of it."
+            )
+        said.append(f"Any call is taken to need about {HOST_FLOOR_US:.0f} us of the host (Python's entry, one launch, the final wait).")
+    if (spent.gaps_us or 0.0) >= WORTH_A_GAP * spent.call_us and not spent.gaps:
+        said.append("Between which pieces of work the device waits was not recorded.")
+    return " ".join(said)
