@@ -94,12 +94,13 @@ class Memory:
         """Returns Markdown lists for a prompt, each with at most SHOWN lines, or "" if there is nothing to report. An error that occurred only in
         candidate `shown` is left out, because the prompt already shows it.
 
-        A planner gets lines of descent and methods, a coder gets errors and the best program, and a verifier gets methods and errors. The role ""
-        gets everything.
+        A planner gets lines of descent and methods, a coder gets errors and the best program, and a verifier gets methods and errors. "errors" gets
+        errors alone, and "" everything.
         """
         parts = {
             "planner": (self._lines(), self._methods()),
             "coder": (self._errors(shown), self._lines()),
+            "errors": (self._errors(shown),),
             "verifier": (self._methods(), self._errors(shown)),
         }.get(role, (self._lines(), self._methods(), self._errors(shown)))
         return "\n\n".join(part for part in parts if part)

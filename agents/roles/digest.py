@@ -32,6 +32,7 @@ from verifier.task import TensorSpec
 
 HEADER = 20_000  # number of characters at the start of a program that are searched for its header
 MOST_GROUPS = 24  # maximum number of groups, or of kinds of equal groups
+MOST_KINDS = 20  # maximum number of operators listed for a group in the floors
 EXPLAINED = 8  # maximum number of operators listed to describe what a group computes
 FEW = 8  # maximum number of names listed in full
 MEASURED = ("time a call", "time over floor", "share of ")  # already shown next to a diagnosis, so not repeated
@@ -39,6 +40,7 @@ SAID_IN_TEXT = {  # evidence that the bottleneck class's sentence already includ
     "memory": ("least traffic,",), "compute": ("the task's arithmetic,",), "latency": ("least traffic,", "the task's arithmetic,"),
 }  # fmt: skip
 GRADES = {"counters": "counters", "timeline": "a timeline", "static": "compiled code and the clock"}
+WAITS_FAULT = "needless-sync"  # the fault of a program, or of the reference, that waits for the device within a call
 SHOWN_EVIDENCE = 4  # maximum number of lines of a diagnosis; more figures lead to worse decisions (KernelPro)
 LANGUAGES = {"cuda": "CUDA C++", "triton": "Triton", "cpp": "C++ with OpenMP, on the CPU"}
 MODES = {
@@ -142,7 +144,10 @@ def tensor_cores(figures: DeviceFigures) -> str:
         said.append(f"bf16 and fp16 {figures.half_gflops:.0f} GFLOP/s")
     if figures.half_gflops > figures.fp32_gflops:
         said.append(f"an fp32 product as six of bf16 (three parts an operand) {figures.half_gflops / 6:.0f}")
-        said.append(f"as three of bf16, where one operand is exact in bf16 or 16 bits of each are enough, {figures.half_gflops / 3:.0f}")
+        said.append(
+            f"as three of bf16, where one operand is exact in bf16 or 16 bits of each are enough, "
+            f"or of fp16, after exact scaling by powers of two (22 bits of each), {figures.half_gflops / 3:.0f}"
+        )
     reached = "dense, as a large product reaches them"
     if figures.capability is not None and figures.capability[0] == 9:
         # 194 and 164 TFLOP/s of TF32 at 60 and 51 % of the pipe on an H100; a mean of 63 % of the peak in arXiv 2402.13499, section 4
@@ -206,7 +211,8 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
         lines.append(
             "A floor is the longer of two times: bytes at the device's bandwidth, each value read and written once, and operations at the fastest "
             f"rate that the policy allows ({UNITS[fastest(compiled.figures, plan.precision)]}). What lies between "
-            "groups travels through memory in the groups' floors and not in the whole task's, which is why theirs add up to more."
+            "groups travels through memory in the groups' floors and not in the whole task's, which is why theirs add up to more; a weight that several groups read counts in "
+            "each of them."
         )
     if not plan.groups:
         why = plan.reason or (capture.reason if capture else "") or "there is no graph"
@@ -223,7 +229,7 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
     for group in plan.groups:
         apart = f"; {size(group.eager_bytes)} move where each operator stands alone" if group.eager_bytes > 1.1 * group.bytes else ""
         floor = floor_of_group(compiled, group).says(brief=True) if group.kinds != ["getitem"] else "one result of several, which moves nothing"
-        text = f"{', '.join(group.kinds[:12])}: {floor}{apart}. Natural space: {group.space}."
+        text = f"{kinds_text(group.kinds)}: {floor}{apart}. Natural space: {group.space}."
         alike.setdefault(f"{text} Each needs the one before." if group.id in waiting else text, []).append(group)
     for said, groups in list(alike.items())[:MOST_GROUPS]:
         where = f", line {groups[0].line}" if groups[0].line else ""
@@ -232,6 +238,12 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
     if more := sum(len(groups) for groups in list(alike.values())[MOST_GROUPS:]):
         lines.append(f"- and {more} more groups")
     return "\n".join(lines)
+
+
+def kinds_text(kinds: Sequence[str]) -> str:
+    """Returns the kinds of a group's operators, and the number of those that are left out of a long list."""
+    more = f" and {len(kinds) - MOST_KINDS} more" if len(kinds) > MOST_KINDS else ""
+    return f"{', '.join(kinds[:MOST_KINDS])}{more}"
 
 
 def chained(compiled: Compiled) -> set[str]:
@@ -277,7 +289,13 @@ def catalogue_for(facts: Facts, language: str, operators: Collection[str] | None
     """Returns the strategies that may be planned, which are those that apply to the device, the language and the task's `operators` and are not
     forbidden. Strategies that cure a fault are left out until that fault has been found. Those that repair a kernel are left out until a program has
     been `written`."""
-    fitting = [s for s in CATALOGUE if not s.only_cures and (written or not s.mends) and getattr(s, language) and s.refuses(facts) is None]
+    seen = set(facts.faults)
+    fitting = [
+        s
+        for s in CATALOGUE
+    fitting = [s for s in CATALOGUE if (not s.only_cures or seen.intersection(s.cures)) and (written or not s.mends)]
+    fitting = [s for s in fitting if getattr(s, language) and s.refuses(facts) is None]
+    ]
     return [s for s in fitting if s.meets(operators)]
 
 
@@ -313,6 +331,13 @@ def plan_text(payload: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def untouched_text(attempt: Attempt) -> str:
+    """Returns a sentence if a program carries out none of the plan because it has no kernel of its own, and "" otherwise."""
+    report = attempt.report
+    without = report is not None and report.own_share is not None and report.own_share == 0
+    return "The program below carries out none of it: all of its device time is in PyTorch and its libraries." if without else ""
+
+
 def _alike(steps: Sequence[dict[str, Any]], compiled: Compiled | None) -> list[tuple[str, Any, Any, str]]:
     """Returns the ids, space, title and floor of each step, in order. Steps that differ only in their ids share one entry."""
     found: dict[tuple[Any, Any, str], list[str]] = {}
@@ -345,12 +370,13 @@ def _explained(operators: Any, compiled: Compiled | None) -> Any:
     return [f"{operator} ({kinds[operator]})" if kinds.get(operator) else operator for operator in map(str, operators)]
 
 
-def groups_text(payload: dict[str, Any], compiled: Compiled) -> str:
-    """Returns the groups of a plan whose program already exists, with the minimum cost of each. They do not restrict what may be changed."""
+def groups_text(payload: dict[str, Any], compiled: Compiled, floors: bool = True) -> str:
+    """Returns the groups of a plan whose program already exists, with the minimum cost of each unless `floors` is false. They do not restrict what
+    may be changed."""
     steps = payload.get("steps") or []
     lines = ["The groups of the program below. A change may merge or replace them: what lies between is compared with nothing, only outputs are."]
-    lines[0] += f" Floors are of each group fused, products on {UNITS[fastest(compiled.figures, compiled.plan.precision)]}."
-    for ids, space, title, floor in (alike := _alike(steps, compiled))[:MOST_GROUPS]:
+    lines[0] += "" if not floors else f" Floors are of each group fused, products on {UNITS[fastest(compiled.figures, compiled.plan.precision)]}."
+    for ids, space, title, floor in (alike := _alike(steps, compiled if floors else None))[:MOST_GROUPS]:
         lines.append(f"- {ids} ({space}): {title}{f': {floor}' if floor else ''}")
     if more := max(len(alike) - MOST_GROUPS, 0) + int(payload.get("more") or 0):
         lines.append(f"- and {more} more")
@@ -460,6 +486,8 @@ def facts_of_reference(compiled: Compiled, situation: Situation) -> Facts:
         scores=task.scores if task is not None else None,
         capability=compiled.figures.capability,
         **task_structure(task),
+        waits=profile.host.waits if profile is not None and profile.host is not None else None,
+        faults=(WAITS_FAULT,) if profile is not None and profile.host is not None and profile.host.waits >= 1 else (),
         units=compiled.figures.units,
         cache_bytes=compiled.figures.cache_bytes,
         unit_cache_bytes=compiled.figures.unit_cache_bytes if compiled.figures.kind == "cuda" else 0,

@@ -89,15 +89,10 @@ def products_text(attempt: Attempt, situation: Situation, floors: Mapping[str, K
         return ""
     said = ""
     if not any(floors[name].compares and busy.get(name) for name in floors):
-        said = (
-            f"Tensor cores are busy for {duration(spent_ms)} of a call in the kernels with counters, {spent_ms / whole.compute_ms:.2f} times as long "
-        )
-        said += "as the task's products need. "
+        said = f"In the kernels with counters, tensor cores are busy for {duration(spent_ms)} of a call, "
+        said += f"{spent_ms / whole.compute_ms:.2f} times as long as the task's products need. "
     if whole.arithmetic == "3xtf32" and (compiled.figures.capability or (0, 0))[0] == 9:
-        usual = f"about {BY_WGMMA} times by wgmma and {BY_MMA} by mma.sync, half of that with three products of 16 bits"
+        usual = f"{BY_WGMMA} times as long is usual by wgmma and {BY_MMA} times by mma.sync, half of that with three products of 16 bits"
     else:
-        usual = "about once"
-    return (
-        f"{said}Tensor cores need the time behind the floor {usual}, where tiles fit. Clearly more is padding of tiles, rows that the task does not "
-        "have, or work done twice."
-    )
+        usual = "About as long is usual"
+    return f"{said}{usual}; clearly longer is padding of tiles, rows that the task does not have, or work done twice."

@@ -173,7 +173,7 @@ def told(step: dict[str, Any], situation: Situation) -> str:
 def taught(situation: Situation) -> str:
     """Return what was learned in this run, including from replies that contained no program."""
     memory = Memory.of(situation)
-    parts = [memory.digest("planner"), memory.digest("coder")]
+    parts = [memory.digest("planner"), memory.digest("errors")]
     if situation.refusals:
         parts.append("\n".join(["Replies that could not be used:", *(f"- {reason}" for reason in situation.refusals[-3:])]))
     return "\n\n".join(filter(None, parts)) or "Nothing yet."

@@ -7,13 +7,14 @@ from agents.diagnosis import Diagnosis, diagnose, facts_of, structures
 from agents.memory import Memory
 from agents.roles import steps
 from agents.roles.compiled import Compiled
+from agents.roles.digest import named_in
 from agents.roles.evidence import held_by_others
 from agents.roles.obeying import heed
 from agents.roles.situation import Advice, Attempt, Situation
 from agents.run import Engine
 from agents.span import Span
 from agents.stopping import families_to_leave, family
-from agents.strategies import by_name, parts, strategies_of
+from agents.strategies import Facts, by_name, parts, strategies_of
 from verifier.profiling.diagnosing.task_facts import task_facts
 
 SPARE_CALLS = 10  # if fewer calls than this are left in the budget and no program is correct yet, the coder gets all of them
@@ -101,11 +102,17 @@ def open_methods(situation: Situation, found: Diagnosis) -> list[str]:
 def _structures(situation: Situation, found: Diagnosis) -> list[str]:
     """Returns the structures that may replace those of the best program, because the groups of a plan (in particular the compiler's) are not
     final."""
+    facts = facts_of_best(situation, found)
+    return structures(facts) if facts is not None else []
+
+
+def facts_of_best(situation: Situation, found: Diagnosis | None = None) -> Facts | None:
+    """Returns the facts of the best program, or None if no program has passed. `found` is its diagnosis, if it is known."""
     best = situation.best
     if best is None:
-        return []
+        return None
     plan, task = situation.planned, task_facts(situation.capture) if situation.capture is not None else None
-    return structures(facts_of(best.verdict, best.profile, plan.data.ceilings, found, plan.flops, task))
+    return facts_of(best.verdict, best.profile, plan.data.ceilings, found or diagnosed(situation, best), plan.flops, task)
 
 
 def built_upon(situation: Situation) -> set[str]:
@@ -118,6 +125,17 @@ def built_upon(situation: Situation) -> set[str]:
         names.update(parts(attempt.edit.strategy))
         attempt = numbers.get(attempt.parent) if attempt.parent is not None else None
     return names
+
+
+def refinable(situation: Situation) -> list[str]:
+    """Returns the structures of the best program in which a model may change something, because the last changes to it gained by them. The rules
+    alone never repeat them."""
+    best = situation.best
+    facts = facts_of_best(situation)
+    if best is None or facts is None:
+        return []
+    applied = built_upon(situation) | named_in(best.edit.source)
+    return [name for name in structures(facts) if name in applied and situation.orders.refuses(name) is None]
 
 
 def failures_in_a_row(situation: Situation) -> int:
