@@ -211,8 +211,8 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
         lines.append(
             "A floor is the longer of two times: bytes at the device's bandwidth, each value read and written once, and operations at the fastest "
             f"rate that the policy allows ({UNITS[fastest(compiled.figures, plan.precision)]}). What lies between "
-            "groups travels through memory in the groups' floors and not in the whole task's, which is why theirs add up to more; a weight that several groups read counts in "
-            "each of them."
+            "groups travels through memory in the groups' floors and not in the whole task's, which is why theirs add up to more; a weight "
+            "that several groups read counts in each of them."
         )
     if not plan.groups:
         why = plan.reason or (capture.reason if capture else "") or "there is no graph"
@@ -290,12 +290,8 @@ def catalogue_for(facts: Facts, language: str, operators: Collection[str] | None
     forbidden. Strategies that cure a fault are left out until that fault has been found. Those that repair a kernel are left out until a program has
     been `written`."""
     seen = set(facts.faults)
-    fitting = [
-        s
-        for s in CATALOGUE
     fitting = [s for s in CATALOGUE if (not s.only_cures or seen.intersection(s.cures)) and (written or not s.mends)]
     fitting = [s for s in fitting if getattr(s, language) and s.refuses(facts) is None]
-    ]
     return [s for s in fitting if s.meets(operators)]
 
 

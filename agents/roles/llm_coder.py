@@ -44,9 +44,7 @@ class LlmCoder:
         helpful = unapplied(chosen or planned, parent, advice)
         values |= {
             "method": method_text(chosen, method, advice),
-            "how_to": digest.how_to_text(
             "how_to": digest.how_to_text(helpful, digest.language_of(situation.settings), situation.step, order(advice)),
-            ),
         }
         earned = await recall(span, situation) if chosen and parent is not None and parent.passed else []
         names = {strategy.name for strategy in chosen}

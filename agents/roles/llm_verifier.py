@@ -204,8 +204,6 @@ def methods_text(names: Sequence[str], applied: Collection[str] = ()) -> str:
     """Returns the methods with their benefits. Those that the program names as `applied` come last and are marked."""
     known = [strategy for name in names if (strategy := by_name(name)) is not None]
     new, old = ([strategy for strategy in known if (strategy.name in applied) is there] for there in (False, True))
-    lines = [
-        digest.catalogue_text(new),
-        f"The program applies these already; a change within one of them has its name:\n{digest.catalogue_text(old)}" if old else "",
-    ]
+    heading = "The program applies these already; a change within one of them goes by its name:"
+    lines = [digest.catalogue_text(new), f"{heading}\n{digest.catalogue_text(old)}" if old else ""]
     return "\n".join(filter(None, lines)) or "None: the method is null."

@@ -165,7 +165,7 @@ def test_methods_that_the_program_has_come_last_and_are_marked():
     source = '"""A program.\n\nStrategies: split-product, own-scan,\nvectorise.\n"""\n'
     assert digest.named_in(source) == {"split-product", "own-scan", "vectorise"} and digest.named_in("x = 1") == set()
     said = methods_text(["own-scan", "fuse-block"], digest.named_in(source))
-    new, _, old = said.partition("The program's header says that it applies these already:")
+    new, _, old = said.partition("The program applies these already; a change within one of them goes by its name:")
     assert "`fuse-block`" in new and "`own-scan`" in old and "already" not in methods_text(["own-scan"])
 
 
