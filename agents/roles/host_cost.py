@@ -16,9 +16,11 @@ def host_text(report: Report | None, spent: CallTime | None) -> str:
         return ""
     said = []
     if spent.before_us >= WORTH * spent.call_us:
-        if report.timing.round_trip_ms > 0:
-            said.append(f"Of this, the clock costs at most {us(1e3 * report.timing.round_trip_ms)}, an exchange without a call on this host.")
-        said.append(f"Any call is taken to need about {HOST_FLOOR_US:.0f} us of the host (Python's entry, one launch, the final wait).")
+        trip_ms = report.timing.round_trip_ms
+        clock = (
+            f"At most {us(1e3 * trip_ms)} of a call are the clock's (an exchange without a call on this host), and about" if trip_ms > 0 else "About"
+        )
+        said.append(f"{clock} {HOST_FLOOR_US:.0f} us of the host are in any call (an estimate: Python's entry, one launch, the final wait).")
     if (spent.gaps_us or 0.0) >= WORTH_A_GAP * spent.call_us and not spent.gaps:
         said.append("Between which pieces of work the device waits was not recorded.")
     return " ".join(said)

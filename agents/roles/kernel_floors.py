@@ -18,6 +18,7 @@ from verifier.jobs import KernelProfile, Profile
 from verifier.profiling.nsight import counters
 
 WORTH_PRODUCTS = 0.2  # minimum share of a kernel's floor that its products take, at which their use of tensor cores is compared
+FEWEST_SUMMED, WORTH_A_KIND = 4, 0.1  # minimum number of kernels, and share of their time with either kind of floor, at which kinds are summed
 WORTH_BUSY = 0.05  # minimum share of the device's time for which tensor cores are busy, at which the whole program is compared
 # Ratios of busy time to needed time at the rate of a large product, for tiles without padding. The rate is four fifths of the tensor cores' peak.
 # Medians over four and two kernels without padding of the programs in bench/results/agents-strong.tar.gz (H100, 2026-11-27).
@@ -34,11 +35,14 @@ class KernelFloor:
 
     def says(self, us: float, busy: float | None) -> str:
         """Describes the floor of a kernel that takes `us` microseconds a call, with its tensor cores `busy` for this share of the time."""
-        bound = "bytes" if self.memory_ms >= self.products_ms else "operations"
-        said = f"floor of what it computes: {duration(self.ms)}, by its {bound}"
+        said = f"floor of what it computes and hands on: {duration(self.ms)}, by its {self.bound}"
         if not busy or not self.compares:
             return said
         return f"{said}; tensor cores busy {busy * us / 1e3 / self.products_ms:.2f} times as long as its products need"
+
+    @property
+    def bound(self) -> str:
+        return "bytes" if self.memory_ms >= self.products_ms else "operations"
 
     @property
     def compares(self) -> bool:
@@ -62,6 +66,25 @@ def kernel_floors(attempt: Attempt, situation: Situation) -> dict[str, KernelFlo
             known.products_ms + sum(floor.compute_ms for floor in floors if floor.arithmetic != "fp32"),
         )
     return found
+
+
+def bounds_text(attempt: Attempt, floors: Mapping[str, KernelFloor]) -> str:
+    """Adds up the kernels whose floors are bytes and those whose floors are operations, each with their floors. Returns "" if nearly all of the time
+    is of one kind, or if the time of hardly any kernel is known."""
+    report = attempt.report
+    sums = {"bytes": [0.0, 0.0], "operations": [0.0, 0.0]}
+    seen: set[str] = set()
+    for kernel in report.kernels if report is not None else []:
+        name = short_name(kernel.name)
+        if (floor := floors.get(name)) is not None:
+            sums[floor.bound][0] += kernel.ms
+            sums[floor.bound][1] += 0.0 if name in seen else floor.ms
+            seen.add(name)
+    whole = sum(spent for spent, _ in sums.values())
+    if len(seen) < FEWEST_SUMMED or min(spent for spent, _ in sums.values()) < WORTH_A_KIND * whole:
+        return ""
+    said = " and ".join(f"{duration(spent)} where it is {kind} (floors {duration(floor)})" for kind, (spent, floor) in sums.items())
+    return f"By what is the longer part of their floors, kernels take {said}."
 
 
 def tensor_shares(profile: Profile | None) -> dict[str, float]:

@@ -16,7 +16,7 @@ from agents.roles.compiled import Compiled
 from agents.roles.evidence import tried_text
 from agents.roles.exchange import converse, notes_for
 from agents.roles.prompts import part
-from agents.roles.replies import DiagnosisReply, JudgementReply, Refused, parse
+from agents.roles.replies import DiagnosisReply, JudgementReply, Refused, cut, parse
 from agents.roles.rules_verifier import by_rules, crowded_out, diagnosed, open_methods, plain_enough, refinable, scarce, unmeasured
 from agents.roles.situation import Advice, Attempt, Situation, Unusable
 from agents.roles.verifier import BuiltInVerifier
@@ -25,6 +25,7 @@ from agents.strategies import by_name, combined, parts
 from compiler.options import Move
 
 PASSAGES = 3
+BRIEF = 300  # maximum number of characters of a change that is told in passing
 REASON = 10_000  # maximum number of characters of one model's explanation that are passed on to the next
 MODEL_UNITS = ("calls", "tokens", "dollars")
 ONWARD = {
@@ -197,7 +198,7 @@ def best_line(situation: Situation) -> str:
     best = situation.best
     if best is None:
         return ""
-    return f"Candidate {best.number}: {measured.verdict_text(best.verdict)}. {best.edit.title}: {best.edit.changes}"
+    return f"Candidate {best.number}: {measured.verdict_text(best.verdict)}. {best.edit.title}: {cut(best.edit.changes, BRIEF)}"
 
 
 def methods_text(names: Sequence[str], applied: Collection[str] = ()) -> str:

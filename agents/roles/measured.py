@@ -12,7 +12,7 @@ from agents.floor import floor_of_step, floor_of_task, size, steps_text
 from agents.roles.compiled import Compiled
 from agents.roles.edits import folded
 from agents.roles.host_cost import host_text
-from agents.roles.kernel_floors import KernelFloor, kernel_floors, products_text, tensor_shares
+from agents.roles.kernel_floors import KernelFloor, bounds_text, kernel_floors, products_text, tensor_shares
 from agents.roles.names import short_name
 from agents.roles.prompts import fenced
 from agents.roles.situation import Attempt, Situation
@@ -32,7 +32,7 @@ TOP_KERNELS = 8
 TIMED_KERNELS = 16  # number of kernels whose times are shown
 SHOWN_LOSSES = 4  # maximum number of unsuccessful attempts that are shown
 LOST_LINES = 120  # number of diff lines shown between the best program and the last one that was not better
-WORTH_A_FLOOR = 0.03  # minimum share of the device's time at which a kernel's floor is shown
+WORTH_A_FLOOR = 0.02  # minimum share of the device's time at which a kernel's floor is shown
 TOGETHER, WORTH_A_SUM = 2, 0.05  # minimum number of an operator's kernels, and minimum share of the device's time, at which their sum is shown
 BANDWIDTHS = {  # for each memory, its throughput counters in percent of the peak; the first one available is used
     "DRAM": ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", counters.DRAM_SHARE),
@@ -130,7 +130,7 @@ def measured_text(attempt: Attempt, situation: Situation) -> str:
         share = f", {100 * report.own_share:.0f} % of its device time in own kernels" if report.own_share is not None else ""
         lines.append(f"Program class: {report.program_class}{share}.")
     floors = kernel_floors(attempt, situation)
-    products = filter(None, [products_text(attempt, situation, floors)])
+    products = filter(None, [bounds_text(attempt, floors), products_text(attempt, situation, floors)])
     return "\n".join([*lines, *kernel_times(report, attempt.profile, floors), *products, *_other_recording(report, attempt.profile)])
 
 

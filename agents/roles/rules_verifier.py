@@ -3,7 +3,7 @@ at a time."""
 
 from __future__ import annotations
 
-from agents.diagnosis import Diagnosis, diagnose, facts_of, structures
+from agents.diagnosis import FOR_GROUPS, STRUCTURES, Diagnosis, diagnose, facts_of, structures
 from agents.memory import Memory
 from agents.roles import steps
 from agents.roles.compiled import Compiled
@@ -14,7 +14,7 @@ from agents.roles.situation import Advice, Attempt, Situation
 from agents.run import Engine
 from agents.span import Span
 from agents.stopping import families_to_leave, family
-from agents.strategies import Facts, by_name, parts, strategies_of
+from agents.strategies import CATALOGUE, by_name, parts, strategies_of
 from verifier.profiling.diagnosing.task_facts import task_facts
 
 SPARE_CALLS = 10  # if fewer calls than this are left in the budget and no program is correct yet, the coder gets all of them
@@ -102,17 +102,11 @@ def open_methods(situation: Situation, found: Diagnosis) -> list[str]:
 def _structures(situation: Situation, found: Diagnosis) -> list[str]:
     """Returns the structures that may replace those of the best program, because the groups of a plan (in particular the compiler's) are not
     final."""
-    facts = facts_of_best(situation, found)
-    return structures(facts) if facts is not None else []
-
-
-def facts_of_best(situation: Situation, found: Diagnosis | None = None) -> Facts | None:
-    """Returns the facts of the best program, or None if no program has passed. `found` is its diagnosis, if it is known."""
     best = situation.best
     if best is None:
-        return None
+        return []
     plan, task = situation.planned, task_facts(situation.capture) if situation.capture is not None else None
-    return facts_of(best.verdict, best.profile, plan.data.ceilings, found or diagnosed(situation, best), plan.flops, task)
+    return structures(facts_of(best.verdict, best.profile, plan.data.ceilings, found, plan.flops, task))
 
 
 def built_upon(situation: Situation) -> set[str]:
@@ -128,14 +122,19 @@ def built_upon(situation: Situation) -> set[str]:
 
 
 def refinable(situation: Situation) -> list[str]:
-    """Returns the structures of the best program in which a model may change something, because the last changes to it gained by them. The rules
-    alone never repeat them."""
+    """Returns the structures that the best program has, in which a model may still change something. The rules alone never repeat them."""
     best = situation.best
-    facts = facts_of_best(situation)
-    if best is None or facts is None:
+    if best is None:
         return []
-    applied = built_upon(situation) | named_in(best.edit.source)
-    return [name for name in structures(facts) if name in applied and situation.orders.refuses(name) is None]
+    applied, operators = built_upon(situation) | named_in(best.edit.source), steps.operators_in(situation)
+    return [
+        strategy.name
+        for strategy in CATALOGUE
+        if strategy.name in (*STRUCTURES, *FOR_GROUPS)
+        and strategy.name in applied
+        and strategy.meets(operators)
+        and situation.orders.refuses(strategy.name) is None
+    ]
 
 
 def failures_in_a_row(situation: Situation) -> int:
