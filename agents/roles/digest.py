@@ -13,7 +13,8 @@ from agents.floor import UNITS, fastest, floor_of_group, floor_of_step, floor_of
 from agents.ports import Passage
 from agents.roles.compiled import Compiled
 from agents.roles.edits import folded
-from agents.roles.measured import TOP_KERNELS, eager_text, step_floor, time_text, verdict_text
+from agents.roles.host_cost import at_call_time
+from agents.roles.measured import TOP_KERNELS, eager_text, step_floor, verdict_text
 from agents.roles.names import short_name
 from agents.roles.prompts import fenced
 from agents.roles.shortening import Shortened, shortened
@@ -23,6 +24,7 @@ from agents.strategies import CATALOGUE, Facts, Strategy, by_name
 from compiler import DeviceFigures, Group
 from compiler.graph.network import Network
 from compiler.graph.values import refs
+from compiler.planning.cost import duration
 from verifier.build.raw import CUDA_FLAGS
 from verifier.jobs import Profile
 from verifier.profiling.diagnosing.call_time import call_time
@@ -178,14 +180,21 @@ def reference_text(situation: Situation) -> str:
     return "\n".join([fenced(situation.task_source, "python"), *told])
 
 
-def profile_text(profile: Profile | None) -> str:
-    """Returns the profile of the reference: where the time goes, the number of launches, and how busy the device is."""
+def profile_text(profile: Profile | None, call_ms: float | None = None) -> str:
+    """Returns the profile of the reference: where the time goes, the number of launches, and how busy the device is. `call_ms` is the time of a call
+    without the profiler, if it is known."""
     if profile is None:
         return "No profile of the reference could be taken: what a step gains can follow from its floor alone."
     tool = {"nsys": "Nsight Systems", "cupti": "CUPTI", "torch-profiler": "torch.profiler"}[profile.tool]
-    lines = [f"By {tool}, which slows the host: proportions count here, the time of a call is the one under Task."]
-    if spent := time_text(None, profile):
-        lines.append(spent)
+    spent = call_time(None, profile)
+    if spent is not None and call_ms is not None and spent.device_us < 1e3 * call_ms < spent.call_us:
+        slowed = duration(spent.call_us / 1e3)
+        spent = at_call_time(spent, 1e3 * call_ms)
+        lines = [f"By {tool}, under which a call takes {slowed}. It slows the host, so idle times are scaled down to the call's time under Task."]
+    else:
+        lines = [f"By {tool}, which slows the host: the share of idle time is an upper limit, and the time of a call is the one under Task."]
+    if spent is not None:
+        lines.append(spent.says())
     elif profile.launches_per_iteration is not None:
         lines.append(f"{profile.launches_per_iteration:.0f} {'operators' if profile.tool == 'torch-profiler' else 'launches'} a call.")
         lines[-1] += f" The device works {100 * profile.device_busy:.0f} % of the time." if profile.device_busy is not None else ""

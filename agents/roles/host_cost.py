@@ -10,6 +10,15 @@ WORTH = 0.01  # minimum share of a call before the device's first work at which 
 WORTH_A_GAP = 0.05  # minimum share of a call between pieces of work at which missing names are mentioned
 
 
+def at_call_time(spent: CallTime, call_us: float) -> CallTime:
+    """Returns the same call without a profiler, which slows the host and hardly the device: the device's time stays, and the idle time shrinks, with
+    its parts in proportion."""
+    scale = (call_us - spent.device_us) / spent.host_us if spent.host_us else 0.0
+    parts = {name: value * scale for name in ("before_us", "gaps_us", "after_us") if (value := getattr(spent, name)) is not None}
+    gaps = {name: idle * scale for name, idle in spent.gaps.items()}
+    return spent.model_copy(update={"call_us": call_us, "host_us": call_us - spent.device_us, "gaps": gaps, **parts})
+
+
 def host_text(report: Report | None, spent: CallTime | None) -> str:
     """Returns what an empty exchange costs on this host and what any call costs, or "" if the device hardly waits for the host's first launch."""
     if report is None or report.timing is None or spent is None or spent.before_us is None:

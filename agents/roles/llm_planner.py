@@ -132,7 +132,7 @@ class LlmPlanner:
             "task": digest.task_text(situation),
             "device": digest.device_text(compiled.figures),
             "reference": digest.reference_text(situation),
-            "profile": digest.profile_text(situation.reference),
+            "profile": digest.profile_text(situation.reference, measured.eager_ms(situation)),
             "floors": digest.floors_text(compiled, situation),
             "strategies": digest.catalogue_text(allowed),
             "language_rules": part(f"language_{language}"),

@@ -99,6 +99,14 @@ def eager_text(situation: Situation) -> str:
     return f"{said}; each ratio is to eager in the same measurement)."
 
 
+def eager_ms(situation: Situation) -> float | None:
+    """Returns the time of eager PyTorch that `eager_text` gives, in milliseconds, or None if it was not timed."""
+    found = [c.baseline_ms for a in situation.attempts if a.passed and (c := a.verdict.against("eager")) is not None]
+    if found:
+        return statistics.median(found)
+    return situation.admission.eager_ms if situation.admission is not None else None
+
+
 def _profiled_eager(reference: Profile | None) -> str:
     """Returns the bounds that a profile sets on the time of eager PyTorch, which was not timed, or "" if there is no profile."""
     if reference is None:

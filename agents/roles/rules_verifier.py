@@ -3,7 +3,7 @@ at a time."""
 
 from __future__ import annotations
 
-from agents.diagnosis import FOR_GROUPS, STRUCTURES, Diagnosis, diagnose, facts_of, structures
+from agents.diagnosis import FOR_GROUPS, STRUCTURES, Diagnosis, diagnose, facts_of, on_tensor_cores, structures
 from agents.memory import Memory
 from agents.roles import steps
 from agents.roles.compiled import Compiled
@@ -18,6 +18,7 @@ from agents.strategies import CATALOGUE, by_name, parts, strategies_of
 from verifier.profiling.diagnosing.task_facts import task_facts
 
 SPARE_CALLS = 10  # if fewer calls than this are left in the budget and no program is correct yet, the coder gets all of them
+SPLIT = "split-product"
 AGAIN = "The same program once more"
 EXPLAINED = ("build_failed", "rejected", "crashed")  # the evidence already says what is wrong
 
@@ -127,6 +128,8 @@ def refinable(situation: Situation) -> list[str]:
     if best is None:
         return []
     applied, operators = built_upon(situation) | named_in(best.edit.source), steps.operators_in(situation)
+    if best.verdict.precision == "fp32-strict" and on_tensor_cores(best.profile):
+        applied.add(SPLIT)  # the only way to use them
     return [
         strategy.name
         for strategy in CATALOGUE
