@@ -248,10 +248,8 @@ def test_a_kernel_that_the_compiler_printed_has_the_floor_of_what_it_computes():
     assert "floor of what it computes" not in measured.measured_text(found, situation(found, plan=made)), "a model changed it"
     found.edit = replace(found.edit, options=Options())
     said = measured.measured_text(found, situation(found, plan=made))
-    assert (
-        "- linear_relu_kernel (own): 900.0 us a call in one launch, 98 % of the device's time; floor of what it computes and hands on: 514 us, by its operations"
-        in said
-    )
+    assert "- linear_relu_kernel (own): 900.0 us a call in one launch, 98 % of the device's time; floor of what it computes" in said
+    assert "hands on: 514 us, by its operations" in said
 
 
 def test_a_step_leaves_out_strategies_that_its_contract_rules_out():

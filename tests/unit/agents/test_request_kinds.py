@@ -89,7 +89,7 @@ def test_parts_of_a_scaled_call_add_up():
 # What bounds a kernel, and padding
 
 
-def made_by_the_compiler(share: float = 90.0):
+def made_by_the_compiler(share: float = 80.0):
     """Returns a program with one product on tensor cores and its plan. Its products need 514 us of 900."""
     found, product = passed(), group("g1", ["linear", "relu"], 42 * 10**6, 60 * 10**9)
     found.report.kernels = [Kernel(name="linear_relu_kernel", calls=1, ms=0.9, share=0.98, own=True)]
@@ -103,7 +103,7 @@ def made_by_the_compiler(share: float = 90.0):
 def test_a_kernel_says_how_long_its_products_need_tensor_cores():
     found, known = made_by_the_compiler()
     said = measured.measured_text(found, known)
-    assert "floor of what it computes and hands on: 514 us, by its operations; tensor cores busy 1.57 times as long as its products need" in said
+    assert "floor of what it computes and hands on: 514 us, by its operations; tensor cores busy 1.40 times as long as its products need" in said
     assert "0.85 times as long is usual by wgmma and 1.3 times by mma.sync" in said and "clearly longer is padding of tiles" in said
     assert "In the kernels with counters" not in said, "one figure is enough"
 
