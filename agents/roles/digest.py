@@ -199,7 +199,7 @@ def profile_text(profile: Profile | None, call_ms: float | None = None) -> str:
         lines.append(f"{profile.launches_per_iteration:.0f} {'operators' if profile.tool == 'torch-profiler' else 'launches'} a call.")
         lines[-1] += f" The device works {100 * profile.device_busy:.0f} % of the time." if profile.device_busy is not None else ""
     if profile.gap_us_p50 is not None:
-        lines[-1] += f" Median gap between kernels: {profile.gap_us_p50:.1f} us."
+        lines[-1] += f" Median gap between kernels under the profiler: {profile.gap_us_p50:.1f} us."
     top = sorted(profile.kernels, key=lambda k: -k.share)
     of = "the device's time" if profile.host is not None else "the time in kernels"
     lines += [f"Shares are of {of}:"] if top else []
@@ -238,8 +238,8 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
     for group in plan.groups:
         apart = f"; {size(group.eager_bytes)} move where each operator stands alone" if group.eager_bytes > 1.1 * group.bytes else ""
         floor = floor_of_group(compiled, group).says(brief=True) if group.kinds != ["getitem"] else "one result of several, which moves nothing"
-        text = f"{kinds_text(group.kinds)}: {floor}{apart}. Natural space: {group.space}."
-        alike.setdefault(f"{text} Each needs the one before." if group.id in waiting else text, []).append(group)
+        place = "Each needs the one before." if group.id in waiting else f"Natural space: {group.space}."  # alone, a link of a chain has none
+        alike.setdefault(f"{kinds_text(group.kinds)}: {floor}{apart}. {place}", []).append(group)
     for said, groups in list(alike.items())[:MOST_GROUPS]:
         where = f", line {groups[0].line}" if groups[0].line else ""
         each = ", each" if len(groups) > 1 else ""

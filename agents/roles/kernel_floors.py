@@ -83,8 +83,11 @@ def bounds_text(attempt: Attempt, floors: Mapping[str, KernelFloor]) -> str:
     whole = sum(spent for spent, _ in sums.values())
     if len(seen) < FEWEST_SUMMED or min(spent for spent, _ in sums.values()) < WORTH_A_KIND * whole:
         return ""
-    said = " and ".join(f"{duration(spent)} where it is {kind} (floors {duration(floor)})" for kind, (spent, floor) in sums.items())
-    return f"By what is the longer part of their floors, kernels take {said}."
+    (by_bytes, floors_ms), (by_operations, others_ms) = sums.values()
+    return (
+        f"Kernels whose floor is set by bytes take {duration(by_bytes)} (floors {duration(floors_ms)}), those by operations "
+        f"{duration(by_operations)} (floors {duration(others_ms)})."
+    )
 
 
 def tensor_shares(profile: Profile | None) -> dict[str, float]:

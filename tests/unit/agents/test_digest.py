@@ -74,7 +74,9 @@ def test_the_profile_of_a_reference():
     )  # fmt: skip
     text = digest.profile_text(profile)
     assert "By Nsight Systems, which slows the host" in text, "the time of a call has one figure, and that is not the profiler's"
-    assert "20 launches a call. The device works 42 % of the time. Median gap between kernels: 3.2 us." in text and "321" not in text
+    assert (
+        "20 launches a call. The device works 42 % of the time. Median gap between kernels under the profiler: 3.2 us." in text and "321" not in text
+    )
     assert "- 10 %: at::native::kernel_0<float, Functor<int>>, 2 a call, 1.0 us each" in text and "20 % in 2 more" in text
     assert "No profile" in digest.profile_text(None)
 

@@ -133,10 +133,7 @@ def test_kernels_are_added_up_by_what_bounds_their_floors():
     found.report.kernels = [Kernel(name=name, calls=1, ms=ms, share=ms, own=True) for name, ms in (("a", 0.2), ("b", 0.1), ("c", 0.3), ("d", 0.4))]
     floors = {name: KernelFloor(0.1, 0.1 if name in "ab" else 0.01, 0.01 if name in "ab" else 0.1) for name in "abcd"}
     said = bounds_text(found, floors)
-    assert said == (
-        "By what is the longer part of their floors, kernels take 300 us where it is bytes (floors 200 us) "
-        "and 700 us where it is operations (floors 200 us)."
-    )
+    assert said == "Kernels whose floor is set by bytes take 300 us (floors 200 us), those by operations 700 us (floors 200 us)."
     assert bounds_text(found, {"a": floors["a"], "c": floors["c"]}) == "", "two kernels stand beside each other anyway"
     assert bounds_text(found, dict.fromkeys("abcd", floors["a"])) == "", "one kind"
 
