@@ -10,7 +10,7 @@ from test_requests import H200, compiled, group, passed, profile, situation
 
 from agents.diagnosis import facts_of, structures
 from agents.floor import groups_of, steps_text
-from agents.roles import digest, measured
+from agents.roles import digest, measured, of_reference
 from agents.roles.evidence import held_by_others
 from agents.roles.llm_coder import names_for
 from agents.roles.llm_planner import told
@@ -114,8 +114,8 @@ def test_a_request_without_a_measured_eager_says_between_what_a_call_lies():
     known = situation(reference=profile(wall_us_per_iteration=4850.0))
     said = digest.task_text(known)
     assert "Eager PyTorch is not timed yet: a call takes between " in said and "4.85 ms (under a profiler, which slows the host)" in said
-    assert "the time of a call is the one under Task" in digest.profile_text(known.reference)
-    assert "can follow from its floor alone" in digest.profile_text(None) and "Eager" not in digest.task_text(situation())
+    assert "the time of a call is the one under Task" in of_reference.profile_text(known.reference)
+    assert "can follow from its floor alone" in of_reference.profile_text(None) and "Eager" not in digest.task_text(situation())
 
 
 def test_an_error_at_its_bound_says_what_that_means():

@@ -12,7 +12,7 @@ from test_request_findings import COUNTED, counted
 from test_requests import H200, compiled, group, passed, profile, situation
 
 from agents.floor import floor_of
-from agents.roles import digest, measured
+from agents.roles import digest, measured, of_reference
 from agents.roles.host_cost import at_call_time, host_text
 from agents.roles.kernel_floors import KernelFloor, bounds_text, products_text
 from agents.roles.llm_coder import unapplied
@@ -67,7 +67,7 @@ def test_idle_time_of_a_profiled_reference_is_scaled_to_the_time_of_a_call():
     slowed = profile(wall_us_per_iteration=5306.0)
     known = situation(reference=slowed)
     known.admission = Admission.model_construct(ok=True, flags=[], inputs=[], parameters=0, eager_ms=0.806)
-    said = digest.profile_text(slowed, measured.eager_ms(known))
+    said = of_reference.profile_text(slowed, measured.eager_ms(known))
     assert (
         "under which a call takes 5.31 ms" in said and "Of a call of 806 us the device works 306 us and has nothing to do for 500 us (62 %)" in said
     )
@@ -77,7 +77,7 @@ def test_idle_time_of_a_profiled_reference_is_scaled_to_the_time_of_a_call():
 
 def test_an_unknown_or_impossible_time_of_a_call_leaves_the_profile_as_it_is():
     for call_ms in (None, 0.2, 9.0):  # not timed, shorter than the device's work, longer than under the profiler
-        said = digest.profile_text(profile(), call_ms)
+        said = of_reference.profile_text(profile(), call_ms)
         assert "Of a call of 536 us" in said and "the share of idle time is an upper limit" in said
 
 
@@ -177,7 +177,7 @@ def test_a_plan_may_drop_waits_that_the_profile_of_the_reference_shows():
     for waits, there in ((8, True), (0, False)):
         host = HostCalls(device_us=306, kernel_us=306, begin_us=130, gap_us=60, after_us=40, waits=waits)
         known = situation(reference=profile(host=host))
-        names = {s.name for s in digest.catalogue_for(digest.facts_of_reference(known.plan.data, known), "cuda")}
+        names = {s.name for s in digest.catalogue_for(of_reference.facts_of_reference(known.plan.data, known), "cuda")}
         assert ("drop-sync" in names) is there
 
 
