@@ -58,6 +58,9 @@ def facts_of_reference(compiled: Compiled, situation: Situation) -> Facts:
     spent = call_time(None, profile)
     waiting = busy is not None and busy < 0.5
     task = task_facts(situation.capture) if situation.capture is not None else None
+    best = situation.best
+    latest = best.profile if best is not None and best.profile is not None else profile  # a program may have dropped the reference's waits
+    waits = latest.host.waits if latest is not None and latest.host is not None else None
     return Facts(
         device=compiled.figures.kind,
         bottleneck="launch" if waiting else "memory",
@@ -72,8 +75,8 @@ def facts_of_reference(compiled: Compiled, situation: Situation) -> Facts:
         scores=task.scores if task is not None else None,
         capability=compiled.figures.capability,
         **task_structure(task),
-        waits=profile.host.waits if profile is not None and profile.host is not None else None,
-        faults=(WAITS_FAULT,) if profile is not None and profile.host is not None and profile.host.waits >= 1 else (),
+        waits=waits,
+        faults=(WAITS_FAULT,) if waits is not None and waits >= 1 else (),
         units=compiled.figures.units,
         cache_bytes=compiled.figures.cache_bytes,
         unit_cache_bytes=compiled.figures.unit_cache_bytes if compiled.figures.kind == "cuda" else 0,

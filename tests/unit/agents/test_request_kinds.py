@@ -179,6 +179,10 @@ def test_a_plan_may_drop_waits_that_the_profile_of_the_reference_shows():
         known = situation(reference=profile(host=host))
         names = {s.name for s in digest.catalogue_for(of_reference.facts_of_reference(known.plan.data, known), "cuda")}
         assert ("drop-sync" in names) is there
+    known.reference = profile(host=host.model_copy(update={"waits": 8}))
+    known.attempts = [passed()]
+    known.attempts[0].profile = profile()
+    assert of_reference.facts_of_reference(known.plan.data, known).faults == (), "the best program does not wait any more"
 
 
 def test_instructions_for_what_the_program_does_already_are_left_out_beside_an_order():
