@@ -28,7 +28,6 @@ from verifier.profiling.diagnosing.task_facts import task_facts
 from verifier.profiling.own_kernels import base_name
 from verifier.task import TensorSpec
 
-HEADER = 20_000  # number of characters at the start of a program that are searched for its header
 MOST_GROUPS = 24  # maximum number of groups, or of kinds of equal groups
 MOST_KINDS = 20  # maximum number of operators listed for a group in the floors
 EXPLAINED = 8  # maximum number of operators listed to describe what a group computes
@@ -270,12 +269,6 @@ def catalogue_for(facts: Facts, language: str, operators: Collection[str] | None
 
 def catalogue_text(strategies: Iterable[Strategy]) -> str:
     return "\n".join(f"- `{s.name}`: {s.title}. When: {s.applies}. Brings: {s.expectation}. Not for: {s.forbidden}." for s in strategies)
-
-
-def named_in(source: str) -> set[str]:
-    """Returns the strategies that a program's header says it applies."""
-    found = re.search(r"^Strategies: ([a-z][a-z\-, +\n]*)\.", source[:HEADER], re.MULTILINE)
-    return set(re.split(r"[,+\s]+", found[1])) if found else set()
 
 
 def how_to_text(strategies: Iterable[Strategy], language: str, step: dict[str, Any] | None = None, order: str = "") -> str:

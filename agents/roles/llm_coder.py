@@ -23,7 +23,7 @@ from agents.roles.rules_verifier import AGAIN, crowded_out, unmeasured
 from agents.roles.situation import Advice, Attempt, Edit, Idea, Knob, Situation
 from agents.settings import Settings
 from agents.span import Span
-from agents.strategies import CATALOGUE, Facts, Strategy, combined, parts, strategies_of
+from agents.strategies import CATALOGUE, Facts, Strategy, combined, named_in, parts, strategies_of
 
 SHOWN_REFUSALS = 3
 
@@ -178,7 +178,7 @@ class LlmCoder:
 def unapplied(strategies: Sequence[Strategy], parent: Attempt | None, advice: Advice | None) -> list[Strategy]:
     """Returns the strategies whose instructions help. Where an order says what to change, those that the program's header names are left out: the
     program shows how it applies them, and the instructions start from a program that does not."""
-    applied = digest.named_in(parent.edit.source) if parent is not None and order(advice) else set()
+    applied = named_in(parent.edit.source) if parent is not None and order(advice) else ()
     return [strategy for strategy in strategies if strategy.name not in applied]
 
 

@@ -21,7 +21,7 @@ from agents.roles.rules_verifier import by_rules, crowded_out, diagnosed, open_m
 from agents.roles.situation import Advice, Attempt, Situation, Unusable
 from agents.roles.verifier import BuiltInVerifier
 from agents.span import Span
-from agents.strategies import by_name, combined, parts
+from agents.strategies import by_name, combined, named_in, parts
 from compiler.options import Move
 
 PASSAGES = 3
@@ -89,7 +89,7 @@ class LlmVerifier:
             "lost": measured.lost_text(best, situation),
             "next_step": digest.step_text(steps.following(situation), situation.planned.data),
             "diagnosis": digest.diagnosis_text(of_best),
-            "methods": methods_text(offered, {*digest.named_in(best.edit.source), *refinable(situation)}),
+            "methods": methods_text(offered, {*named_in(best.edit.source), *refinable(situation)}),
             "precision_rules": part(f"precision_{situation.settings.precision.replace('-', '_')}"),
             "routes": ", ".join(routes),
         }

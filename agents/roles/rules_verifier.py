@@ -7,14 +7,13 @@ from agents.diagnosis import FOR_GROUPS, STRUCTURES, Diagnosis, diagnose, facts_
 from agents.memory import Memory
 from agents.roles import steps
 from agents.roles.compiled import Compiled
-from agents.roles.digest import named_in
 from agents.roles.evidence import held_by_others
 from agents.roles.obeying import heed
 from agents.roles.situation import Advice, Attempt, Situation
 from agents.run import Engine
 from agents.span import Span
 from agents.stopping import families_to_leave, family
-from agents.strategies import CATALOGUE, by_name, parts, strategies_of
+from agents.strategies import CATALOGUE, by_name, named_in, parts, strategies_of
 from verifier.profiling.diagnosing.task_facts import task_facts
 
 SPARE_CALLS = 10  # if fewer calls than this are left in the budget and no program is correct yet, the coder gets all of them
@@ -127,7 +126,7 @@ def refinable(situation: Situation) -> list[str]:
     best = situation.best
     if best is None:
         return []
-    applied, operators = built_upon(situation) | named_in(best.edit.source), steps.operators_in(situation)
+    applied, operators = built_upon(situation) | set(named_in(best.edit.source)), steps.operators_in(situation)
     if best.verdict.precision == "fp32-strict" and on_tensor_cores(best.profile):
         applied.add(SPLIT)  # the only way to use them
     return [

@@ -18,7 +18,7 @@ from agents.roles.llm_verifier import methods_text
 from agents.roles.names import LONGEST_NAME, short_name
 from agents.roles.rules_verifier import AGAIN, by_rules, crowded_out, diagnosed
 from agents.settings import Settings
-from agents.strategies import Facts
+from agents.strategies import Facts, named_in
 from compiler import DeviceFigures, Options
 from verifier.graph import Capture, Graph
 from verifier.jobs import KernelProfile
@@ -163,8 +163,8 @@ def test_products_on_fp32_units_and_launched_blocks_without_work_have_methods():
 
 def test_methods_that_the_program_has_come_last_and_are_marked():
     source = '"""A program.\n\nStrategies: split-product, own-scan,\nvectorise.\n"""\n'
-    assert digest.named_in(source) == {"split-product", "own-scan", "vectorise"} and digest.named_in("x = 1") == set()
-    said = methods_text(["own-scan", "fuse-block"], digest.named_in(source))
+    assert named_in(source) == ("split-product", "own-scan", "vectorise") and named_in("x = 1") == ()
+    said = methods_text(["own-scan", "fuse-block"], named_in(source))
     new, _, old = said.partition("The program applies these already; a change within one of them goes by its name:")
     assert "`fuse-block`" in new and "`own-scan`" in old and "already" not in methods_text(["own-scan"])
 

@@ -243,3 +243,18 @@ def test_a_new_plan_is_told_the_best_programs_once():
     second = passed(2, ratio=3.0, base=first)
     second.parent = 1
     assert taught(situation(first, second)).count("Best program of each line") == 1
+
+
+def test_a_first_program_is_known_by_the_strategies_of_its_header():
+    first = passed(1)
+    first.edit = replace(first.edit, source='"""A program.\n\nStrategies: own-scan, vectorise.\n"""\n')
+    second = passed(2, ratio=3.0, base=first)
+    second.parent, second.edit = 1, replace(second.edit, strategy="fuse-block")
+    assert "by own-scan + vectorise, then fuse-block; 2 programs" in taught(situation(first, second))
+
+
+def test_the_short_kernels_of_a_program_are_named():
+    found = passed()
+    found.report.kernels = [Kernel(name=f"k{n}", calls=1, ms=1.0 / (n + 1), share=0.05, own=n != 20) for n in range(24)]
+    said = "\n".join(measured.kernel_times(found.report, None))
+    assert "- 8 more (own: k16, k17, k18, k19, k21, k22, ...): " in said
