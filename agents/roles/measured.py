@@ -240,8 +240,8 @@ def kernel_times(report: Report, profile: Profile | None, floors: Mapping[str, K
         yield f"- {name} ({'own' if own else 'library'}): {us:.1f} us a call in {launches}, {100 * share:.0f} % of the device's time{least}"
     if rest := found[TIMED_KERNELS:]:
         us, share = (sum(part[at] for _, parts in rest for part in parts) for at in (1, 2))
-        own = [name for (name, its), _ in rest if its]
-        names = f" (own: {', '.join(own[:NAMED_KERNELS])}{', ...' if len(own) > NAMED_KERNELS else ''})" if own else ""
+        mine = [name for (name, its), _ in rest if its]
+        names = f" (own: {', '.join(mine[:NAMED_KERNELS])}{', ...' if len(mine) > NAMED_KERNELS else ''})" if mine else ""
         yield f"- {len(rest)} more{names}: {us:.1f} us a call, {100 * share:.0f} % of the device's time"
     if sums := "; ".join(_by_operator(report)):
         yield f"Added up by the operator that launched them: {sums}."
