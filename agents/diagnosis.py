@@ -70,7 +70,7 @@ def facts_of(
         capability=ceilings.capability,
         scores=facts.scores if facts else None,
         registers=_registers(profile),
-        on_tensor_cores=_on_tensor_cores(profile),
+        on_tensor_cores=on_tensor_cores(profile),
         registers_alone=_registers_alone(profile, ceilings),
         faults=tuple(cause.name for cause in found.faults),
         **task_structure(facts),
@@ -137,7 +137,8 @@ def _registers(profile: Profile | None) -> int | None:
     return slowest.registers if slowest is not None else None
 
 
-def _on_tensor_cores(profile: Profile | None) -> bool | None:
+def on_tensor_cores(profile: Profile | None) -> bool | None:
+    """Returns whether the slowest of the program's own kernels uses tensor cores, or None if that is unknown."""
     slowest = _slowest(profile)
     return uses_tensor_cores(slowest) if slowest is not None else None
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SMALL = 0.2  # if arithmetic takes less than this share of the time to move the data, it is not mentioned
 _RUN = re.compile(r"\b(g\d+)\s*(?:-|–|to)\s*(g\d+)\b(?:\s+every\s+([1-9]\d*))?")
 LOOPS = ("pool", "scan", "order")  # families of kernels without products
+PARTS = 3  # products of 16 bits that make up one of fp32
 STEP_US = 1.0  # time of one exchange of a recurrent state between blocks, through the L2 cache
 UNITS: dict[Arithmetic, str] = {
     "fp32": "fp32 units", "3xtf32": "tensor cores, each fp32 product as three of TF32", "tf32": "tensor cores in TF32",
@@ -43,6 +44,7 @@ class Floor:
     fp32_ms: float  # compute time on the fp32 units
     compute_ms: float  # compute time in the fastest arithmetic that the policy allows
     arithmetic: Arithmetic  # the arithmetic behind `compute_ms`
+    split_ms: float = 0.0  # compute time as three products of 16 bits; 0 if that is not faster, or not allowed
 
     @property
     def ms(self) -> float:
@@ -60,6 +62,11 @@ class Floor:
             rates = [f"{duration(self.fp32_ms)} on fp32 units"] if self.arithmetic in ("fp32", "3xtf32") else []
             cores = UNITS[self.arithmetic].partition(",")[0] if brief else UNITS[self.arithmetic]
             rates += [f"{duration(self.compute_ms)} on {cores}"] if self.arithmetic != "fp32" else []
+            rates += (
+                [f"{duration(self.split_ms)} as three of 16 bits, where the error bound allows it"]
+                if self.split_ms and self.bound == "compute" and not brief
+                else []
+            )
             parts.append(f"{flops_text(self.flops)} take {', '.join(rates)}")
         return f"{duration(self.ms)} at least ({'; '.join(parts) or 'nothing to move or to compute is known'})"
 
@@ -69,9 +76,17 @@ def floor_of(nbytes: int | None, flops: int | None, figures: DeviceFigures, prec
     units."""
     arithmetic = fastest(figures, precision) if products else "fp32"
     count = flops or 0
+    computing = figures.compute_ms(count, arithmetic)
+    split = PARTS * figures.compute_ms(count, "half") if arithmetic == "3xtf32" else 0.0
     return Floor(
-        nbytes or 0, count, figures.memory_ms(nbytes or 0), figures.compute_ms(count), figures.compute_ms(count, arithmetic), arithmetic
-    )  # fmt: skip
+        nbytes or 0,
+        count,
+        figures.memory_ms(nbytes or 0),
+        figures.compute_ms(count),
+        computing,
+        arithmetic,
+        split if split < computing else 0.0,
+    )
 
 
 def fastest(figures: DeviceFigures, precision: str) -> Arithmetic:

@@ -11,6 +11,7 @@ from typing import Any
 
 from agents.memory.fingerprints import fingerprint
 from agents.roles.situation import Attempt, Situation
+from agents.strategies import combined, named_in
 
 GAIN = 1.02  # required gain over the parent; anything smaller is within the noise of a quick verification
 LOSS = 0.98
@@ -94,12 +95,13 @@ class Memory:
         """Returns Markdown lists for a prompt, each with at most SHOWN lines, or "" if there is nothing to report. An error that occurred only in
         candidate `shown` is left out, because the prompt already shows it.
 
-        A planner gets lines of descent and methods, a coder gets errors and the best program, and a verifier gets methods and errors. The role ""
-        gets everything.
+        A planner gets lines of descent and methods, a coder gets errors and the best program, and a verifier gets methods and errors. "errors" gets
+        errors alone, and "" everything.
         """
         parts = {
             "planner": (self._lines(), self._methods()),
             "coder": (self._errors(shown), self._lines()),
+            "errors": (self._errors(shown),),
             "verifier": (self._methods(), self._errors(shown)),
         }.get(role, (self._lines(), self._methods(), self._errors(shown)))
         return "\n\n".join(part for part in parts if part)
@@ -197,7 +199,8 @@ def _lineages(attempts: dict[int, Attempt]) -> tuple[Lineage, ...]:
         best = max((a for a in members if a.passed), key=lambda a: a.score, default=None)
         if best is not None:
             speedup = best.speedup
-            methods = [a.edit.strategy for a in reversed(ancestors(best, attempts)) if a.edit.strategy]
+            line = reversed(ancestors(best, attempts))
+            methods = [name for a in line if (name := a.edit.strategy or (combined(named_in(a.edit.source)) if a.base is None else ""))]
             found.append(Lineage(root, best.number, best.score, speedup.ratio, speedup.low, tuple(dict.fromkeys(methods)), len(members)))
     return tuple(sorted(found, key=lambda line: -line.score))
 

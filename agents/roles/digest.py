@@ -8,12 +8,13 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from agents.diagnosis import Cause, Diagnosis, Evidence, task_structure
+from agents.diagnosis import Cause, Diagnosis, Evidence
 from agents.floor import UNITS, fastest, floor_of_group, floor_of_step, floor_of_task, size, steps_text
 from agents.ports import Passage
 from agents.roles.compiled import Compiled
 from agents.roles.edits import folded
-from agents.roles.measured import TOP_KERNELS, eager_text, short_name, step_floor, time_text, verdict_text
+from agents.roles.measured import eager_text, step_floor, verdict_text
+from agents.roles.names import short_name
 from agents.roles.prompts import fenced
 from agents.roles.shortening import Shortened, shortened
 from agents.roles.situation import Advice, Attempt, Idea, Situation
@@ -23,14 +24,12 @@ from compiler import DeviceFigures, Group
 from compiler.graph.network import Network
 from compiler.graph.values import refs
 from verifier.build.raw import CUDA_FLAGS
-from verifier.jobs import Profile
-from verifier.profiling.diagnosing.call_time import call_time
 from verifier.profiling.diagnosing.task_facts import task_facts
 from verifier.profiling.own_kernels import base_name
 from verifier.task import TensorSpec
 
-HEADER = 20_000  # number of characters at the start of a program that are searched for its header
 MOST_GROUPS = 24  # maximum number of groups, or of kinds of equal groups
+MOST_KINDS = 20  # maximum number of operators listed for a group in the floors
 EXPLAINED = 8  # maximum number of operators listed to describe what a group computes
 FEW = 8  # maximum number of names listed in full
 MEASURED = ("time a call", "time over floor", "share of ")  # already shown next to a diagnosis, so not repeated
@@ -141,7 +140,10 @@ def tensor_cores(figures: DeviceFigures) -> str:
         said.append(f"bf16 and fp16 {figures.half_gflops:.0f} GFLOP/s")
     if figures.half_gflops > figures.fp32_gflops:
         said.append(f"an fp32 product as six of bf16 (three parts an operand) {figures.half_gflops / 6:.0f}")
-        said.append(f"as three of bf16, where one operand is exact in bf16 or 16 bits of each are enough, {figures.half_gflops / 3:.0f}")
+        said.append(
+            f"as three of bf16, where one operand is exact in bf16 or 16 bits of each are enough, "
+            f"or of fp16, after exact scaling by powers of two (22 bits of each), {figures.half_gflops / 3:.0f}"
+        )
     reached = "dense, as a large product reaches them"
     if figures.capability is not None and figures.capability[0] == 9:
         # 194 and 164 TFLOP/s of TF32 at 60 and 51 % of the pipe on an H100; a mean of 63 % of the peak in arXiv 2402.13499, section 4
@@ -172,30 +174,6 @@ def reference_text(situation: Situation) -> str:
     return "\n".join([fenced(situation.task_source, "python"), *told])
 
 
-def profile_text(profile: Profile | None) -> str:
-    """Returns the profile of the reference: where the time goes, the number of launches, and how busy the device is."""
-    if profile is None:
-        return "No profile of the reference could be taken: what a step gains can follow from its floor alone."
-    tool = {"nsys": "Nsight Systems", "cupti": "CUPTI", "torch-profiler": "torch.profiler"}[profile.tool]
-    lines = [f"By {tool}, which slows the host: proportions count here, the time of a call is the one under Task."]
-    if spent := time_text(None, profile):
-        lines.append(spent)
-    elif profile.launches_per_iteration is not None:
-        lines.append(f"{profile.launches_per_iteration:.0f} {'operators' if profile.tool == 'torch-profiler' else 'launches'} a call.")
-        lines[-1] += f" The device works {100 * profile.device_busy:.0f} % of the time." if profile.device_busy is not None else ""
-    if profile.gap_us_p50 is not None:
-        lines[-1] += f" Median gap between kernels: {profile.gap_us_p50:.1f} us."
-    top = sorted(profile.kernels, key=lambda k: -k.share)
-    of = "the device's time" if profile.host is not None else "the time in kernels"
-    lines += [f"Shares are of {of}:"] if top else []
-    for kernel in top[:TOP_KERNELS]:
-        calls = kernel.calls / max(profile.iterations, 1)
-        lines.append(f"- {100 * kernel.share:.0f} %: {short_name(kernel.name)}, {calls:.0f} a call, {kernel.mean_us:.1f} us each")
-    if len(top) > TOP_KERNELS:
-        lines.append(f"- {100 * sum(k.share for k in top[TOP_KERNELS:]):.0f} % in {len(top) - TOP_KERNELS} more")
-    return "\n".join(lines)
-
-
 def floors_text(compiled: Compiled, situation: Situation) -> str:
     """Returns the minimum cost of each operator group when fused, and the amount of data that it moves when its operators run separately."""
     plan, capture = compiled.plan, situation.capture
@@ -205,7 +183,8 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
         lines.append(
             "A floor is the longer of two times: bytes at the device's bandwidth, each value read and written once, and operations at the fastest "
             f"rate that the policy allows ({UNITS[fastest(compiled.figures, plan.precision)]}). What lies between "
-            "groups travels through memory in the groups' floors and not in the whole task's, which is why theirs add up to more."
+            "groups travels through memory in the groups' floors and not in the whole task's, which is why theirs add up to more; a weight "
+            "that several groups read counts in each of them."
         )
     if not plan.groups:
         why = plan.reason or (capture.reason if capture else "") or "there is no graph"
@@ -222,8 +201,8 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
     for group in plan.groups:
         apart = f"; {size(group.eager_bytes)} move where each operator stands alone" if group.eager_bytes > 1.1 * group.bytes else ""
         floor = floor_of_group(compiled, group).says(brief=True) if group.kinds != ["getitem"] else "one result of several, which moves nothing"
-        text = f"{', '.join(group.kinds[:12])}: {floor}{apart}. Natural space: {group.space}."
-        alike.setdefault(f"{text} Each needs the one before." if group.id in waiting else text, []).append(group)
+        place = "Each needs the one before." if group.id in waiting else f"Natural space: {group.space}."  # alone, a link of a chain has none
+        alike.setdefault(f"{kinds_text(group.kinds)}: {floor}{apart}. {place}", []).append(group)
     for said, groups in list(alike.items())[:MOST_GROUPS]:
         where = f", line {groups[0].line}" if groups[0].line else ""
         each = ", each" if len(groups) > 1 else ""
@@ -231,6 +210,12 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
     if more := sum(len(groups) for groups in list(alike.values())[MOST_GROUPS:]):
         lines.append(f"- and {more} more groups")
     return "\n".join(lines)
+
+
+def kinds_text(kinds: Sequence[str]) -> str:
+    """Returns the kinds of a group's operators, and the number of those that are left out of a long list."""
+    more = f" and {len(kinds) - MOST_KINDS} more" if len(kinds) > MOST_KINDS else ""
+    return f"{', '.join(kinds[:MOST_KINDS])}{more}"
 
 
 def chained(compiled: Compiled) -> set[str]:
@@ -276,18 +261,14 @@ def catalogue_for(facts: Facts, language: str, operators: Collection[str] | None
     """Returns the strategies that may be planned, which are those that apply to the device, the language and the task's `operators` and are not
     forbidden. Strategies that cure a fault are left out until that fault has been found. Those that repair a kernel are left out until a program has
     been `written`."""
-    fitting = [s for s in CATALOGUE if not s.only_cures and (written or not s.mends) and getattr(s, language) and s.refuses(facts) is None]
+    seen = set(facts.faults)
+    fitting = [s for s in CATALOGUE if (not s.only_cures or seen.intersection(s.cures)) and (written or not s.mends)]
+    fitting = [s for s in fitting if getattr(s, language) and s.refuses(facts) is None]
     return [s for s in fitting if s.meets(operators)]
 
 
 def catalogue_text(strategies: Iterable[Strategy]) -> str:
     return "\n".join(f"- `{s.name}`: {s.title}. When: {s.applies}. Brings: {s.expectation}. Not for: {s.forbidden}." for s in strategies)
-
-
-def named_in(source: str) -> set[str]:
-    """Returns the strategies that a program's header says it applies."""
-    found = re.search(r"^Strategies: ([a-z][a-z\-, +\n]*)\.", source[:HEADER], re.MULTILINE)
-    return set(re.split(r"[,+\s]+", found[1])) if found else set()
 
 
 def how_to_text(strategies: Iterable[Strategy], language: str, step: dict[str, Any] | None = None, order: str = "") -> str:
@@ -310,6 +291,13 @@ def plan_text(payload: dict[str, Any]) -> str:
     if payload.get("more"):
         lines.append(f"- and {payload['more']} more")
     return "\n".join(lines)
+
+
+def untouched_text(attempt: Attempt) -> str:
+    """Returns a sentence if a program carries out none of the plan because it has no kernel of its own, and "" otherwise."""
+    report = attempt.report
+    without = report is not None and report.own_share is not None and report.own_share == 0
+    return "The program below carries out none of it: all of its device time is in PyTorch and its libraries." if without else ""
 
 
 def _alike(steps: Sequence[dict[str, Any]], compiled: Compiled | None) -> list[tuple[str, Any, Any, str]]:
@@ -344,12 +332,13 @@ def _explained(operators: Any, compiled: Compiled | None) -> Any:
     return [f"{operator} ({kinds[operator]})" if kinds.get(operator) else operator for operator in map(str, operators)]
 
 
-def groups_text(payload: dict[str, Any], compiled: Compiled) -> str:
-    """Returns the groups of a plan whose program already exists, with the minimum cost of each. They do not restrict what may be changed."""
+def groups_text(payload: dict[str, Any], compiled: Compiled, floors: bool = True) -> str:
+    """Returns the groups of a plan whose program already exists, with the minimum cost of each unless `floors` is false. They do not restrict what
+    may be changed."""
     steps = payload.get("steps") or []
     lines = ["The groups of the program below. A change may merge or replace them: what lies between is compared with nothing, only outputs are."]
-    lines[0] += f" Floors are of each group fused, products on {UNITS[fastest(compiled.figures, compiled.plan.precision)]}."
-    for ids, space, title, floor in (alike := _alike(steps, compiled))[:MOST_GROUPS]:
+    lines[0] += "" if not floors else f" Floors are of each group fused, products on {UNITS[fastest(compiled.figures, compiled.plan.precision)]}."
+    for ids, space, title, floor in (alike := _alike(steps, compiled if floors else None))[:MOST_GROUPS]:
         lines.append(f"- {ids} ({space}): {title}{f': {floor}' if floor else ''}")
     if more := max(len(alike) - MOST_GROUPS, 0) + int(payload.get("more") or 0):
         lines.append(f"- and {more} more")
@@ -433,33 +422,3 @@ def idea_text(idea: Idea, attempt: Attempt | None = None) -> str:
 
 def documents_text(passages: Sequence[Passage]) -> str:
     return "\n\n".join(f"[{p.id}] {p.title}\n{p.text.strip()}" for p in passages)
-
-
-def facts_of_reference(compiled: Compiled, situation: Situation) -> Facts:
-    """Returns the facts that the profile of the reference provides before any program exists."""
-    profile = situation.reference
-    time_us = profile.wall_us_per_iteration if profile else None
-    busy, launches = (profile.device_busy, profile.launches_per_iteration) if profile else (None, None)
-    floor_us = (situation.plan.floor_ms if situation.plan is not None else None) or compiled.plan.floor_ms
-    floor_us = floor_us * 1e3
-    spent = call_time(None, profile)
-    waiting = busy is not None and busy < 0.5
-    task = task_facts(situation.capture) if situation.capture is not None else None
-    return Facts(
-        device=compiled.figures.kind,
-        bottleneck="launch" if waiting else "memory",
-        precision=situation.settings.precision,
-        program_us=time_us,
-        headroom=time_us / floor_us if time_us and floor_us else None,
-        launches=launches,
-        device_busy=busy,
-        host_share=spent.host_share if spent is not None else None,
-        reductions=task.reductions if task is not None and task.structure is not None else None,
-        products=bool(situation.capture.flops) if situation.capture is not None and situation.capture.flops is not None else None,
-        scores=task.scores if task is not None else None,
-        capability=compiled.figures.capability,
-        **task_structure(task),
-        units=compiled.figures.units,
-        cache_bytes=compiled.figures.cache_bytes,
-        unit_cache_bytes=compiled.figures.unit_cache_bytes if compiled.figures.kind == "cuda" else 0,
-    )

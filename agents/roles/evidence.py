@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from agents.roles.edits import helper
 from agents.roles.prompts import fenced
+from agents.roles.situation import Attempt
 from verifier.report import Report
 
 BUILD_LINES = 40  # lines of compiler output
@@ -18,6 +19,11 @@ _MEMORY = {  # in the message of PyTorch's allocator
     "total": r"total capacity of ([\d.]+) ([MG]iB)", "free": r"of which ([\d.]+) ([MG]iB) is free",
     "mine": r"this process has ([\d.]+) ([MG]iB) memory in use",
 }  # fmt: skip
+
+
+def tried_text(attempt: Attempt) -> str:
+    """Explains what a program tried to change, and why it did not pass."""
+    return f"The change that was tried: {attempt.edit.changes}\n{failure_text(attempt.verdict, attempt.edit.source)}"
 
 
 def failure_text(report: Report, source: str) -> str:

@@ -15,7 +15,7 @@ from agents.memory.within import ancestors
 from agents.roles import digest, measured, source_knobs, steps
 from agents.roles.compiled import Compiled
 from agents.roles.edits import Written, author_of, read_program, signed, unsigned
-from agents.roles.evidence import failure_text
+from agents.roles.evidence import tried_text
 from agents.roles.exchange import converse, notes_for
 from agents.roles.prompts import part
 from agents.roles.replies import Refused
@@ -23,7 +23,7 @@ from agents.roles.rules_verifier import AGAIN, crowded_out, unmeasured
 from agents.roles.situation import Advice, Attempt, Edit, Idea, Knob, Situation
 from agents.settings import Settings
 from agents.span import Span
-from agents.strategies import CATALOGUE, Facts, Strategy, combined, parts, strategies_of
+from agents.strategies import CATALOGUE, Facts, Strategy, combined, named_in, parts, strategies_of
 
 SHOWN_REFUSALS = 3
 
@@ -41,9 +41,10 @@ class LlmCoder:
         values = await self._values(span, situation, parent, advice)
         chosen = strategies_of(method or "")
         planned = [s for name in (situation.step or {}).get("strategies") or [] for s in strategies_of(name)]
+        helpful = unapplied(chosen or planned, parent, advice)
         values |= {
             "method": method_text(chosen, method, advice),
-            "how_to": digest.how_to_text(chosen or planned, digest.language_of(situation.settings), situation.step, order(advice)),
+            "how_to": digest.how_to_text(helpful, digest.language_of(situation.settings), situation.step, order(advice)),
         }
         earned = await recall(span, situation) if chosen and parent is not None and parent.passed else []
         names = {strategy.name for strategy in chosen}
@@ -100,7 +101,7 @@ class LlmCoder:
         if parent is not None and parent.edit.idea is not None:
             return digest.idea_text(parent.edit.idea)
         if parent is not None and compiler_began(parent):
-            return digest.groups_text(situation.planned.payload, compiled)
+            return digest.groups_text(situation.planned.payload, compiled, floors=parent.passed)
         return "\n\n".join(digest.step_text(step, compiled) for step in situation.planned.payload.get("steps") or [])
 
     async def _edit(
@@ -163,7 +164,7 @@ class LlmCoder:
             "measured": measured.measured_text(passed, situation) if passed else "",
             "lost": measured.lost_text(passed, situation) if passed else "",
             "strategy_names": ", ".join(names_for(settings)),
-            "evidence": f"The change that was tried: {failed.edit.changes}\n{failure_text(failed.verdict, source)}" if failed else "",
+            "evidence": tried_text(failed) if failed else "",
             "resources": measured.resources_text(parent, compiled.figures) if parent else "",
             "diagnosis": digest.diagnosis_text(advice.base or advice.diagnosis, None if ordered(advice) else advice) if advice else "",
             "taught": Memory.of(situation).digest("coder", failed.number if failed else None) if situation.attempts else "",
@@ -172,6 +173,13 @@ class LlmCoder:
             "precision_rules": part(f"precision_{settings.precision.replace('-', '_')}"),
             "notes": await notes_for(span, "coder"),
         }
+
+
+def unapplied(strategies: Sequence[Strategy], parent: Attempt | None, advice: Advice | None) -> list[Strategy]:
+    """Returns the strategies whose instructions help. Where an order says what to change, those that the program's header names are left out: the
+    program shows how it applies them, and the instructions start from a program that does not."""
+    applied = named_in(parent.edit.source) if parent is not None and order(advice) else ()
+    return [strategy for strategy in strategies if strategy.name not in applied]
 
 
 def names_for(settings: Settings) -> list[str]:

@@ -12,7 +12,7 @@ from agents.events import MAX_PAYLOAD_BYTES
 from agents.floor import floor_of_task, operations
 from agents.llm.messages import Reply
 from agents.memory import Memory, recall
-from agents.roles import digest, measured
+from agents.roles import digest, measured, of_reference
 from agents.roles.compiled import Compiled
 from agents.roles.exchange import converse, notes_for
 from agents.roles.planner import payload_of
@@ -132,7 +132,7 @@ class LlmPlanner:
             "task": digest.task_text(situation),
             "device": digest.device_text(compiled.figures),
             "reference": digest.reference_text(situation),
-            "profile": digest.profile_text(situation.reference),
+            "profile": of_reference.profile_text(situation.reference, measured.eager_ms(situation)),
             "floors": digest.floors_text(compiled, situation),
             "strategies": digest.catalogue_text(allowed),
             "language_rules": part(f"language_{language}"),
@@ -154,7 +154,7 @@ def planned(situation: Situation) -> tuple[Compiled, list[Strategy]]:
 
 
 def allowed_in(compiled: Compiled, situation: Situation) -> list[Strategy]:
-    facts = digest.facts_of_reference(compiled, situation)
+    facts = of_reference.facts_of_reference(compiled, situation)
     written = any(attempt.passed for attempt in situation.attempts)
     return digest.catalogue_for(facts, digest.language_of(situation.settings), operators_in(situation), written=written)
 
@@ -173,7 +173,7 @@ def told(step: dict[str, Any], situation: Situation) -> str:
 def taught(situation: Situation) -> str:
     """Return what was learned in this run, including from replies that contained no program."""
     memory = Memory.of(situation)
-    parts = [memory.digest("planner"), memory.digest("coder")]
+    parts = [memory.digest("planner"), memory.digest("errors")]
     if situation.refusals:
         parts.append("\n".join(["Replies that could not be used:", *(f"- {reason}" for reason in situation.refusals[-3:])]))
     return "\n\n".join(filter(None, parts)) or "Nothing yet."

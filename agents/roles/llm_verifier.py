@@ -13,18 +13,19 @@ from agents.memory import Memory
 from agents.ports import Passage
 from agents.roles import digest, measured, steps
 from agents.roles.compiled import Compiled
-from agents.roles.evidence import failure_text
+from agents.roles.evidence import tried_text
 from agents.roles.exchange import converse, notes_for
 from agents.roles.prompts import part
-from agents.roles.replies import DiagnosisReply, JudgementReply, Refused, parse
-from agents.roles.rules_verifier import by_rules, crowded_out, diagnosed, open_methods, plain_enough, scarce, unmeasured
+from agents.roles.replies import DiagnosisReply, JudgementReply, Refused, cut, parse
+from agents.roles.rules_verifier import by_rules, crowded_out, diagnosed, open_methods, plain_enough, refinable, scarce, unmeasured
 from agents.roles.situation import Advice, Attempt, Situation, Unusable
 from agents.roles.verifier import BuiltInVerifier
 from agents.span import Span
-from agents.strategies import by_name, combined, parts
+from agents.strategies import by_name, combined, named_in, parts
 from compiler.options import Move
 
 PASSAGES = 3
+BRIEF = 300  # maximum number of characters of a change that is told in passing
 REASON = 10_000  # maximum number of characters of one model's explanation that are passed on to the next
 MODEL_UNITS = ("calls", "tokens", "dollars")
 ONWARD = {
@@ -58,8 +59,10 @@ class LlmVerifier:
         query = f"{attempt.verdict.status.replace('_', ' ')} {attempt.verdict.message}"[:400]
         values, passages = await self._values(span, situation, attempt, query)
         values |= {
-            "evidence": failure_text(attempt.verdict, attempt.edit.source),
+            "evidence": tried_text(attempt),
             "diagnosis": digest.diagnosis_text(ruled.diagnosis),
+            "best": best_line(situation),
+            "precision_rules": part(f"precision_{situation.settings.precision.replace('-', '_')}"),
             "routes": ", ".join(routes),
         }
         try:
@@ -86,7 +89,7 @@ class LlmVerifier:
             "lost": measured.lost_text(best, situation),
             "next_step": digest.step_text(steps.following(situation), situation.planned.data),
             "diagnosis": digest.diagnosis_text(of_best),
-            "methods": methods_text(offered, digest.named_in(best.edit.source)),
+            "methods": methods_text(offered, {*named_in(best.edit.source), *refinable(situation)}),
             "precision_rules": part(f"precision_{situation.settings.precision.replace('-', '_')}"),
             "routes": ", ".join(routes),
         }
@@ -116,7 +119,7 @@ class LlmVerifier:
 
     def _offered(self, situation: Situation, found: Diagnosis) -> list[str]:
         if not self.moves:
-            return open_methods(situation, found)
+            return [*(offered := open_methods(situation, found)), *(name for name in refinable(situation) if offered and name not in offered)]
         return [] if found.bottleneck == "none" else list(dict.fromkeys(move.strategy for move in BuiltInVerifier.open_moves(situation, found)[0]))
 
     @staticmethod
@@ -132,7 +135,7 @@ class LlmVerifier:
             "task": digest.task_text(situation),
             "device": digest.device_text(compiled.figures),
             "reference": digest.reference_text(situation),
-            "plan": digest.plan_text(situation.planned.payload),
+            "plan": "\n\n".join(filter(None, (digest.plan_text(situation.planned.payload), digest.untouched_text(attempt)))),
             "step": digest.step_text(situation.step, compiled),
             "program": digest.shown_text(digest.shown_program(attempt), edits=False) if attempt.passed else digest.program_text(attempt.edit.source),
             "taught": Memory.of(situation).digest("verifier", None if attempt.passed else attempt.number),
@@ -190,9 +193,18 @@ def titles(names: Sequence[str]) -> list[str]:
     return [strategy.title for name in names if (strategy := by_name(name)) is not None]
 
 
+def best_line(situation: Situation) -> str:
+    """Returns the best program's gain and what its last change was, in a sentence; "" if no program has passed."""
+    best = situation.best
+    if best is None:
+        return ""
+    return f"Candidate {best.number}: {measured.verdict_text(best.verdict)}. {best.edit.title}: {cut(best.edit.changes, BRIEF)}"
+
+
 def methods_text(names: Sequence[str], applied: Collection[str] = ()) -> str:
     """Returns the methods with their benefits. Those that the program names as `applied` come last and are marked."""
     known = [strategy for name in names if (strategy := by_name(name)) is not None]
     new, old = ([strategy for strategy in known if (strategy.name in applied) is there] for there in (False, True))
-    lines = [digest.catalogue_text(new), f"The program's header says that it applies these already:\n{digest.catalogue_text(old)}" if old else ""]
+    heading = "The program applies these already; a change within one of them goes by its name:"
+    lines = [digest.catalogue_text(new), f"{heading}\n{digest.catalogue_text(old)}" if old else ""]
     return "\n".join(filter(None, lines)) or "None: the method is null."

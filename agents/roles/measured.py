@@ -4,19 +4,21 @@ improve it."""
 from __future__ import annotations
 
 import difflib
-import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agents.floor import floor_of_group, floor_of_step, floor_of_task, size, steps_text
+from agents.floor import floor_of_step, floor_of_task, size, steps_text
 from agents.roles.compiled import Compiled
 from agents.roles.edits import folded
+from agents.roles.host_cost import host_text
+from agents.roles.kernel_floors import KernelFloor, bounds_text, kernel_floors, products_text, tensor_shares
+from agents.roles.names import short_name
 from agents.roles.prompts import fenced
 from agents.roles.situation import Attempt, Situation
 from agents.stopping import floor_ms
-from compiler import DeviceFigures, Options
-from compiler.planning.cost import duration, groups_of_kernels
+from compiler import DeviceFigures
+from compiler.planning.cost import duration
 from verifier.jobs import KernelProfile, Profile
 from verifier.profiling.diagnosing.call_time import COPIES, call_time
 from verifier.profiling.diagnosing.diagnosis import FLOOR_BEATEN
@@ -30,8 +32,7 @@ TOP_KERNELS = 8
 TIMED_KERNELS = 16  # number of kernels whose times are shown
 SHOWN_LOSSES = 4  # maximum number of unsuccessful attempts that are shown
 LOST_LINES = 120  # number of diff lines shown between the best program and the last one that was not better
-LONGEST_NAME, NAME_END = 100, 36  # maximum length of a kernel's name in characters, and how many characters at its end are kept if it is cut
-WORTH_A_FLOOR = 0.03  # minimum share of the device's time at which a kernel's floor is shown
+WORTH_A_FLOOR = 0.02  # minimum share of the device's time at which a kernel's floor is shown
 TOGETHER, WORTH_A_SUM = 2, 0.05  # minimum number of an operator's kernels, and minimum share of the device's time, at which their sum is shown
 BANDWIDTHS = {  # for each memory, its throughput counters in percent of the peak; the first one available is used
     "DRAM": ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", counters.DRAM_SHARE),
@@ -71,28 +72,6 @@ SHORTEST_OWN, SHORTEST_COUNTED = 0.015, 0.05  # minimum share of the device's ti
 SHOWN_STALLS, SHOWN_PIPES = 3, 2
 NAMED_KERNELS = 6  # maximum number of the program's own kernels without counters that are named
 OTHER_STALLS = 0.1  # minimum share of a warp's time at which the sum of the remaining stall reasons is shown
-CAST = re.compile(r"\((?:unsigned )?(?:int|long|short)\)(?=\d)")  # the way Nsight Compute prints an integer template argument
-ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{anonymous\}::|_GLOBAL__N_\w*::")
-
-
-def short_name(name: str) -> str:
-    """Returns a kernel's name without anonymous namespaces, return type, arguments and deeply nested template arguments."""
-    plain = ANONYMOUS.sub("", name)
-    depth = 0
-    for at, character in enumerate(plain):
-        depth += (character == "<") - (character == ">")
-        if character == "(" and depth == 0 and at and not plain.startswith("operator()", max(at - 8, 0)):
-            plain = plain[:at]
-            break
-    plain = re.sub(r"^(?:void|static|__global__)\s+", "", plain.strip())
-    plain = CAST.sub("", plain)
-    while len(plain) > LONGEST_NAME and re.search(r"<[^<>]*>", plain):
-        plain = re.sub(r"<[^<>]*>", "", plain)
-    if len(plain) > LONGEST_NAME and 0 < (opened := plain.find("<")) < LONGEST_NAME:
-        plain = plain[:opened]  # an unclosed bracket, because the recorded name was truncated
-    plain = plain or name
-    cut = f"{plain[: LONGEST_NAME - NAME_END - 3]}...{plain[-NAME_END:]}"  # the names of a library's kernels often differ only at the end
-    return cut if len(plain) > LONGEST_NAME else plain
 
 
 def verdict_text(report: Report) -> str:
@@ -120,6 +99,14 @@ def eager_text(situation: Situation) -> str:
     return f"{said}; each ratio is to eager in the same measurement)."
 
 
+def eager_ms(situation: Situation) -> float | None:
+    """Returns the time of eager PyTorch that `eager_text` gives, in milliseconds, or None if it was not timed."""
+    found = [c.baseline_ms for a in situation.attempts if a.passed and (c := a.verdict.against("eager")) is not None]
+    if found:
+        return statistics.median(found)
+    return situation.admission.eager_ms if situation.admission is not None else None
+
+
 def _profiled_eager(reference: Profile | None) -> str:
     """Returns the bounds that a profile sets on the time of eager PyTorch, which was not timed, or "" if there is no profile."""
     if reference is None:
@@ -144,11 +131,15 @@ def measured_text(attempt: Attempt, situation: Situation) -> str:
         lines.append(
             f"Timed in turn with candidate {attempt.base.number}, which it was made from: {gain.ratio:.3f}x [{gain.low:.3f}, {gain.high:.3f}]."
         )
-    lines += [text for text in (over_floor(attempt, situation), time_text(report, attempt.profile), error_text(report)) if text]
+    spent = call_time(report, attempt.profile)
+    times = " ".join(filter(None, (time_text(report, attempt.profile), host_text(report, spent))))
+    lines += [text for text in (over_floor(attempt, situation), times, error_text(report)) if text]
     if report.program_class:
         share = f", {100 * report.own_share:.0f} % of its device time in own kernels" if report.own_share is not None else ""
         lines.append(f"Program class: {report.program_class}{share}.")
-    return "\n".join([*lines, *kernel_times(report, attempt.profile, _floors(attempt, situation)), *_other_recording(report, attempt.profile)])
+    floors = kernel_floors(attempt, situation)
+    products = filter(None, [bounds_text(attempt, floors), products_text(attempt, situation, floors)])
+    return "\n".join([*lines, *kernel_times(report, attempt.profile, floors), *products, *_other_recording(report, attempt.profile)])
 
 
 def _other_recording(report: Report, profile: Profile | None) -> Iterator[str]:
@@ -222,21 +213,8 @@ def error_text(report: Report) -> str:
     )
 
 
-def _floors(attempt: Attempt, situation: Situation) -> dict[str, float]:
-    """Returns the floors, in milliseconds, of the kernels that the compiler generated, keyed by short name. A kernel's floor is that of the groups
-    that it computes."""
-    compiled = situation.plan.data if situation.plan is not None else None
-    if not isinstance(compiled, Compiled) or not isinstance(attempt.edit.options, Options) or attempt.report is None:
-        return {}
-    found: dict[str, float] = {}
-    computed = groups_of_kernels(compiled.plan, attempt.edit.options, attempt.report, attempt.profile, attempt.edit.source)
-    for name, groups in computed.items():
-        found[short_name(name)] = found.get(short_name(name), 0.0) + sum(floor_of_group(compiled, group).ms for group in groups)
-    return found
-
-
-def kernel_times(report: Report, profile: Profile | None, floors: Mapping[str, float] | None = None) -> Iterator[str]:
-    """Yields the slowest kernels with microseconds and launches per call and the share of device time. `floors` are in milliseconds, keyed by short
+def kernel_times(report: Report, profile: Profile | None, floors: Mapping[str, KernelFloor] | None = None) -> Iterator[str]:
+    """Yields the slowest kernels with microseconds and launches per call, the share of device time, and their floors, which are keyed by short
     name."""
     if report.kernels:
         rows = [(k.name, k.own, k.calls, k.ms * 1e3, k.share) for k in report.kernels]
@@ -245,6 +223,7 @@ def kernel_times(report: Report, profile: Profile | None, floors: Mapping[str, f
         rows = [(k.name, k.own, k.calls / each, k.total_us / each, k.share) for k in profile.kernels]
     else:
         return
+    busy = tensor_shares(profile)
     one, several = ("launch", "launches") if report.environment.device.startswith("cuda") else ("run", "runs")
     together: dict[tuple[str, bool], list[tuple[float, float, float]]] = {}
     for name, own, calls, us, share in rows:
@@ -256,12 +235,14 @@ def kernel_times(report: Report, profile: Profile | None, floors: Mapping[str, f
         single, plural = (single, plural) if name.startswith(COPIES) else (one, several)
         launches = f"{_count(calls)} {plural}, {us / calls:.1f} us each" if calls >= 1.5 else f"one {single}"
         launches += f" ({len(parts)} kernels of this name)" if len(parts) > 1 and not name.startswith(COPIES) else ""
-        floor = (floors or {}).get(name, 0.0) if own and share >= WORTH_A_FLOOR else 0.0
-        least = f"; floor of what it computes: {duration(floor)}" if floor else ""
+        floor = (floors or {}).get(name) if own and share >= WORTH_A_FLOOR else None
+        least = f"; {floor.says(us, busy.get(name))}" if floor is not None else ""
         yield f"- {name} ({'own' if own else 'library'}): {us:.1f} us a call in {launches}, {100 * share:.0f} % of the device's time{least}"
     if rest := found[TIMED_KERNELS:]:
         us, share = (sum(part[at] for _, parts in rest for part in parts) for at in (1, 2))
-        yield f"- {len(rest)} more: {us:.1f} us a call, {100 * share:.0f} % of the device's time"
+        mine = [name for (name, its), _ in rest if its]
+        names = f" (own: {', '.join(mine[:NAMED_KERNELS])}{', ...' if len(mine) > NAMED_KERNELS else ''})" if mine else ""
+        yield f"- {len(rest)} more{names}: {us:.1f} us a call, {100 * share:.0f} % of the device's time"
     if sums := "; ".join(_by_operator(report)):
         yield f"Added up by the operator that launched them: {sums}."
 

@@ -3,7 +3,7 @@ at a time."""
 
 from __future__ import annotations
 
-from agents.diagnosis import Diagnosis, diagnose, facts_of, structures
+from agents.diagnosis import FOR_GROUPS, STRUCTURES, Diagnosis, diagnose, facts_of, on_tensor_cores, structures
 from agents.memory import Memory
 from agents.roles import steps
 from agents.roles.compiled import Compiled
@@ -13,10 +13,11 @@ from agents.roles.situation import Advice, Attempt, Situation
 from agents.run import Engine
 from agents.span import Span
 from agents.stopping import families_to_leave, family
-from agents.strategies import by_name, parts, strategies_of
+from agents.strategies import CATALOGUE, by_name, named_in, parts, strategies_of
 from verifier.profiling.diagnosing.task_facts import task_facts
 
 SPARE_CALLS = 10  # if fewer calls than this are left in the budget and no program is correct yet, the coder gets all of them
+SPLIT = "split-product"
 AGAIN = "The same program once more"
 EXPLAINED = ("build_failed", "rejected", "crashed")  # the evidence already says what is wrong
 
@@ -118,6 +119,24 @@ def built_upon(situation: Situation) -> set[str]:
         names.update(parts(attempt.edit.strategy))
         attempt = numbers.get(attempt.parent) if attempt.parent is not None else None
     return names
+
+
+def refinable(situation: Situation) -> list[str]:
+    """Returns the structures that the best program has, in which a model may still change something. The rules alone never repeat them."""
+    best = situation.best
+    if best is None:
+        return []
+    applied, operators = built_upon(situation) | set(named_in(best.edit.source)), steps.operators_in(situation)
+    if best.verdict.precision == "fp32-strict" and on_tensor_cores(best.profile):
+        applied.add(SPLIT)  # the only way to use them
+    return [
+        strategy.name
+        for strategy in CATALOGUE
+        if strategy.name in (*STRUCTURES, *FOR_GROUPS)
+        and strategy.name in applied
+        and strategy.meets(operators)
+        and situation.orders.refuses(strategy.name) is None
+    ]
 
 
 def failures_in_a_row(situation: Situation) -> int:

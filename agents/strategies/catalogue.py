@@ -154,6 +154,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         forbidden="unmeasured groups, since a guess that the library is faster is not a measurement",
         references=("arXiv 2603.02637",),
         mends=True,
+        veto=fitting.other_kernels,
     ),
     Strategy(
         name="own-pool",

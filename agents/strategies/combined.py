@@ -9,6 +9,7 @@ from agents.strategies.catalogue import by_name
 from agents.strategies.strategy import Strategy
 
 JOINT = " + "
+HEADER = 20_000  # number of characters at the start of a program that are searched for its header
 LONGEST = 120  # maximum length of a strategy's name in events and tables, in characters
 
 
@@ -35,3 +36,9 @@ def combined(names: Iterable[str]) -> str:
 def named(said: str) -> str:
     """Returns the combined name for what a person or a model wrote when asked for strategies: "`a`, b and c" becomes "a + b + c"."""
     return combined(re.split(r"\s*(?:\+|,|;|&|/|\band\b)\s*", re.sub(r"[`'\"*]", "", said).strip(" .").lower()))
+
+
+def named_in(source: str) -> tuple[str, ...]:
+    """Returns the strategies that a program's header says it applies, in its order."""
+    found = re.search(r"^Strategies: ([a-z][a-z\-, +\n]*)\.", source[:HEADER], re.MULTILINE)
+    return tuple(filter(None, re.split(r"[,+\s]+", found[1]))) if found else ()

@@ -35,6 +35,11 @@ def every(*vetoes: Veto) -> Veto:
     return lambda facts: next((why for veto in vetoes if (why := veto(facts)) is not None), None)
 
 
+def other_kernels(facts: Facts) -> str | None:
+    """Vetoes handing a group back if the program has one kernel, because eager PyTorch would be left."""
+    return "the program has one kernel, without which it is eager PyTorch" if facts.kernels == facts.own_kernels == 1 else None
+
+
 def deep_products(facts: Facts) -> str | None:
     """Vetoes split-k unless at least one product has few tiles and a large K."""
     products = facts.structure.products if facts.structure is not None else None

@@ -96,6 +96,8 @@ BLOCKS: tuple[Strategy, ...] = (
         expectation="no memory traffic between the operators and a single launch: 1.5 to 5x where operators are short",
         forbidden="weights larger than L2 that every tile rereads; a matmul that alone keeps the arithmetic units busy for 100 us or more",
         references=("Dao et al., arXiv 2205.14135", "Wu et al., Mirage, arXiv 2405.05751"),
+        cures=("split-fusion",),
+        cures_when=lambda facts: bool(facts.products),
         veto=fitting.several_kernels,
     ),
     Strategy(

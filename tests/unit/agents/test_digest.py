@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent_fakes import TASK, report
 
 from agents.diagnosis import Diagnosis, Evidence
-from agents.roles import digest, measured, source_knobs, steps
+from agents.roles import digest, measured, of_reference, source_knobs, steps
 from agents.roles.edits import helper
 from agents.roles.evidence import build_excerpt, failure_text
 from agents.roles.situation import Attempt, Edit, Plan, Situation
@@ -72,11 +72,13 @@ def test_the_profile_of_a_reference():
         task="t", program=None, tool="nsys", iterations=5, wall_us_per_iteration=321.4, device_busy=0.42, launches_per_iteration=20, gap_us_p50=3.2,
         kernels=kernels,
     )  # fmt: skip
-    text = digest.profile_text(profile)
+    text = of_reference.profile_text(profile)
     assert "By Nsight Systems, which slows the host" in text, "the time of a call has one figure, and that is not the profiler's"
-    assert "20 launches a call. The device works 42 % of the time. Median gap between kernels: 3.2 us." in text and "321" not in text
+    assert (
+        "20 launches a call. The device works 42 % of the time. Median gap between kernels under the profiler: 3.2 us." in text and "321" not in text
+    )
     assert "- 10 %: at::native::kernel_0<float, Functor<int>>, 2 a call, 1.0 us each" in text and "20 % in 2 more" in text
-    assert "No profile" in digest.profile_text(None)
+    assert "No profile" in of_reference.profile_text(None)
 
 
 def test_what_compiler_and_hardware_say():

@@ -10,14 +10,15 @@ from test_requests import H200, compiled, group, passed, profile, situation
 
 from agents.diagnosis import facts_of, structures
 from agents.floor import groups_of, steps_text
-from agents.roles import digest, measured
+from agents.roles import digest, measured, of_reference
 from agents.roles.evidence import held_by_others
 from agents.roles.llm_coder import names_for
 from agents.roles.llm_planner import told
 from agents.roles.llm_verifier import methods_text
+from agents.roles.names import LONGEST_NAME, short_name
 from agents.roles.rules_verifier import AGAIN, by_rules, crowded_out, diagnosed
 from agents.settings import Settings
-from agents.strategies import Facts
+from agents.strategies import Facts, named_in
 from compiler import DeviceFigures, Options
 from verifier.graph import Capture, Graph
 from verifier.jobs import KernelProfile
@@ -58,9 +59,9 @@ def test_copies_and_fills_are_no_launches_and_parts_of_launches_are_told():
 
 def test_names_that_differ_at_their_end_stay_two():
     name = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x256x8_stage3_warpsize1x4x1_ffma_aligna4_alignc4_execute_{}_kernel__5x_cublas"
-    one, other = measured.short_name(name.format("segment_k_off")), measured.short_name(name.format("splitk_reduce"))
-    assert one != other and "..." in one and len(one) <= measured.LONGEST_NAME
-    assert measured.short_name("k" * 100) == "k" * 100
+    one, other = short_name(name.format("segment_k_off")), short_name(name.format("splitk_reduce"))
+    assert one != other and "..." in one and len(one) <= LONGEST_NAME
+    assert short_name("k" * 100) == "k" * 100
 
 
 def test_own_kernels_without_counters_are_named():
@@ -113,8 +114,8 @@ def test_a_request_without_a_measured_eager_says_between_what_a_call_lies():
     known = situation(reference=profile(wall_us_per_iteration=4850.0))
     said = digest.task_text(known)
     assert "Eager PyTorch is not timed yet: a call takes between " in said and "4.85 ms (under a profiler, which slows the host)" in said
-    assert "the time of a call is the one under Task" in digest.profile_text(known.reference)
-    assert "can follow from its floor alone" in digest.profile_text(None) and "Eager" not in digest.task_text(situation())
+    assert "the time of a call is the one under Task" in of_reference.profile_text(known.reference)
+    assert "can follow from its floor alone" in of_reference.profile_text(None) and "Eager" not in digest.task_text(situation())
 
 
 def test_an_error_at_its_bound_says_what_that_means():
@@ -162,9 +163,9 @@ def test_products_on_fp32_units_and_launched_blocks_without_work_have_methods():
 
 def test_methods_that_the_program_has_come_last_and_are_marked():
     source = '"""A program.\n\nStrategies: split-product, own-scan,\nvectorise.\n"""\n'
-    assert digest.named_in(source) == {"split-product", "own-scan", "vectorise"} and digest.named_in("x = 1") == set()
-    said = methods_text(["own-scan", "fuse-block"], digest.named_in(source))
-    new, _, old = said.partition("The program's header says that it applies these already:")
+    assert named_in(source) == ("split-product", "own-scan", "vectorise") and named_in("x = 1") == ()
+    said = methods_text(["own-scan", "fuse-block"], named_in(source))
+    new, _, old = said.partition("The program applies these already; a change within one of them goes by its name:")
     assert "`fuse-block`" in new and "`own-scan`" in old and "already" not in methods_text(["own-scan"])
 
 
@@ -247,7 +248,8 @@ def test_a_kernel_that_the_compiler_printed_has_the_floor_of_what_it_computes():
     assert "floor of what it computes" not in measured.measured_text(found, situation(found, plan=made)), "a model changed it"
     found.edit = replace(found.edit, options=Options())
     said = measured.measured_text(found, situation(found, plan=made))
-    assert "- linear_relu_kernel (own): 900.0 us a call in one launch, 98 % of the device's time; floor of what it computes: 514 us" in said
+    assert "- linear_relu_kernel (own): 900.0 us a call in one launch, 98 % of the device's time; floor of what it computes" in said
+    assert "hands on: 514 us, by its operations" in said
 
 
 def test_a_step_leaves_out_strategies_that_its_contract_rules_out():

@@ -11,6 +11,7 @@ from agents.diagnosis import SHOWN_METHODS, Cause, Diagnosis, Evidence, allowed
 from agents.floor import floor_of_group, floor_of_step, groups_of
 from agents.roles import digest, measured
 from agents.roles.llm_coder import method_text
+from agents.roles.names import short_name
 from agents.roles.rules_verifier import diagnosed, open_methods
 from agents.roles.situation import Advice, Attempt
 from agents.strategies import Facts, by_name
@@ -216,7 +217,7 @@ def test_spills_are_said_where_they_are_known():
 
 def test_a_name_that_was_recorded_cut_loses_what_nothing_closes():
     cut = "void at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast(at::TensorIteratorBase&, at::native::" + "x" * 60
-    assert measured.short_name(cut) == "at::native::elementwise_kernel"
+    assert short_name(cut) == "at::native::elementwise_kernel"
 
 
 def test_equal_groups_share_a_line_and_steps_say_what_their_groups_compute():

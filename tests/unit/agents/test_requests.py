@@ -13,10 +13,11 @@ from agent_fakes import TASK, compared, report
 from agents.events import MAX_PAYLOAD_BYTES
 from agents.floor import floor_of, floor_of_group, floor_of_step, floor_of_task, groups_of
 from agents.llm.messages import Reply
-from agents.roles import digest, measured
+from agents.roles import digest, measured, of_reference
 from agents.roles.compiled import Compiled
 from agents.roles.edits import read_program
 from agents.roles.llm_planner import read_plan
+from agents.roles.names import short_name
 from agents.roles.prompts import part
 from agents.roles.replies import DiagnosisReply, PlanReply, cut, parse
 from agents.roles.situation import Attempt, Edit, Plan, Situation
@@ -216,7 +217,7 @@ def test_methods_for_the_host_wherever_its_share_is_large():
     ],
 )
 def test_names_of_kernels(name, short):
-    assert measured.short_name(name) == short
+    assert short_name(name) == short
 
 
 def test_times_of_kernels_say_of_what_and_how_many_launches():
@@ -375,6 +376,6 @@ def test_the_coder_is_told_what_holds_back_the_program_that_it_changes():
 
 def test_a_reference_whose_host_sets_the_pace_allows_its_methods_to_the_planner():
     known = situation(reference=profile(wall_us_per_iteration=500))
-    names = {s.name for s in digest.catalogue_for(digest.facts_of_reference(known.plan.data, known), "cuda")}
+    names = {s.name for s in digest.catalogue_for(of_reference.facts_of_reference(known.plan.data, known), "cuda")}
     assert {"cuda-graph", "lean-forward"} <= names
-    assert "before its first work" in digest.profile_text(known.reference)
+    assert "before its first work" in of_reference.profile_text(known.reference)
