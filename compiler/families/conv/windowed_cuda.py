@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-TILE = r"""// The same number, about which the compiler knows nothing. With a counter of known range, nvcc 13.0 computes in 16 bits and drops the sign of
-// 12 * step - 36 * ((step + 1) / 3), so that it reads far outside an image.
+TILE = r"""// The same number, about which the compiler knows nothing: with a counter of known range, nvcc 13.0 computes in 16 bits and drops
+// the sign of 12 * step - 36 * ((step + 1) / 3), so that it reads far outside an image.
 __device__ __forceinline__ int of_unknown_range(int value) {
     asm volatile("" : "+r"(value));
     return value;
