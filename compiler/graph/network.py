@@ -54,7 +54,8 @@ class Network:
             entry.name: entry.spec for entry in graph.inputs if entry.spec
         }
         nodes = common(rewrite(roll(graph.nodes, specs, set(self.results)), specs, set(self.results)), set(self.results))
-        nodes = filled_whole(together(nodes, specs), specs, self.results)
+        nodes = together(nodes, self._specs(nodes))
+        nodes = filled_whole(nodes, self._specs(nodes), set(self.results))
         nodes, self.notes = simplify(nodes, set(self.results), {entry.name: entry.spec for entry in graph.inputs if entry.spec})
         self.steady = steady(graph)  # parameters and buffers from which values may be computed once
         nodes, once = made_once(nodes, self._specs(nodes), self.steady, self.results)
