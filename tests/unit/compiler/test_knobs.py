@@ -3,14 +3,12 @@
 import random
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from compiler import DeviceFigures, Options, print_program
 from compiler.planning.knobs import numbers, with_numbers
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
 NVCC = shutil.which("nvcc")
 FEW_LONG_ROWS = ("return torch.softmax(x, -1)", "torch.randn(3, 40000)")
 STYLES = {  # style: body of forward, inputs
@@ -61,8 +59,9 @@ def test_a_name_or_value_that_the_program_does_not_have(compiled, task):
     assert with_numbers(Options(), known, {known[0].name: 7}) is None
 
 
-def test_kernels_that_are_alike_change_together(compiled):
-    found = compiled((EXAMPLES / "lstm_cell_loop.py").read_text(), figures=DeviceFigures.h200())
+def test_kernels_that_are_alike_change_together(compiled, task):
+    body = "for _ in range(4):\n    x = torch.softmax(x @ self.weight, dim=-1) * 2\nreturn x"
+    found = compiled(task(body, "torch.randn(64, 256)", "self.weight = nn.Parameter(torch.randn(256, 256))"), figures=DeviceFigures.h200())
     known = numbers(found.plan, found.source, Options())
     shared = next((n for n in known if len(n.groups) > 1), None)
     assert shared is not None
