@@ -13,6 +13,7 @@ from verifier.correctness.comparison import compare_outputs
 from verifier.correctness.examining import compared
 from verifier.correctness.expectation import Expectations
 from verifier.correctness.triviality import trivial_guess
+from verifier.judge.first_calls import FirstCalls
 from verifier.judge.memory import EASE, Ledger, large
 from verifier.judge.session import ReferenceSession, Values
 from verifier.layout import place
@@ -23,14 +24,18 @@ from verifier.timing.call import Call
 
 
 class Prepared:
-    """The task in the state in which every trial starts. Later seeds come from `draws`, which fixes their order."""
+    """The task in the state in which every trial starts. Later seeds come from `draws`, which fixes their order. `program` is the source of the
+    program that will be tried."""
 
-    def __init__(self, reference: ReferenceSession, seed: int, full: bool, on_progress: Callable[[str], None], backward: bool = False):
+    def __init__(
+        self, reference: ReferenceSession, seed: int, full: bool, on_progress: Callable[[str], None], backward: bool = False, program: str = ""
+    ):
         self.reference = reference
         self.limits = reference.limits
         self.seed = seed
         self.full = full
         self.backward = backward
+        self.first_calls = FirstCalls(reference.pool, program)
         self.lock = threading.Lock()  # baselines start in parallel, but they share a single reference
         self.on_progress = on_progress
         self.draws = random.Random(seed)  # seeds are drawn in a fixed order
