@@ -302,7 +302,7 @@ class Processes:
         with self.pool.gate.idle():
             off = self.trials.baseline_off(side.caller)  # the state that this call changes is restored
         if off:
-            raise PartyFailure("raised", f"its output is off, so it is no baseline: {off}", request="compile")
+            raise PartyFailure("raised", f"it is wrong, so it is no baseline: {off}", request="compile")
         side.caller.limit = self.trials.limits.call
         self._set_state(side.caller.party)
         return side
