@@ -133,10 +133,9 @@ def _import_names(tree: ast.Module) -> dict[str, str]:
     return names
 
 
-def refers_to(source: str, name: str) -> bool:
+def refers_to(tree: ast.Module, name: str) -> bool:
     """Returns whether a source's code, as opposed to its comments and texts, names a library's function, such as torch.compile, by whatever name it
     imports it."""
-    tree = ast.parse(source)
     names = _import_names(tree)
     return any(isinstance(node, (ast.Attribute, ast.Name)) and _dotted(node, names) == name for node in ast.walk(tree))
 

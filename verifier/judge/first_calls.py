@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from verifier.integrity.static import refers_to
 from verifier.judge.party_failure import PartyFailure
+from verifier.source import SourceError, parse
 
 if TYPE_CHECKING:
     from verifier.judge.asking import Party
@@ -32,7 +33,9 @@ class FirstCalls:
 
     def __init__(self, pool: Pool, source: str):
         self.pool = pool
-        self.compiles = refers_to(source, COMPILER)
+        self.compiles = False
+        with contextlib.suppress(SourceError):  # a source that cannot be read is never called
+            self.compiles = refers_to(parse(source), COMPILER)
         self._of: weakref.WeakKeyDictionary[Party, float] = weakref.WeakKeyDictionary()  # seconds of each process
         self._seconds = 0.0  # seconds during which any process made such a call
         self._running, self._since = 0, 0.0

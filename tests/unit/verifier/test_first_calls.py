@@ -59,7 +59,9 @@ def calls_of(clock: Clock, source: str = COMPILED) -> FirstCalls:
         ('"""Not torch.compile."""\nimport torch  # torch.compile\n\nname = "torch.compile"\n', False),
         ("import re\n\nre.compile('x')\n", False),
         ("import torch\n\ntorch.jit.script(abs)\n", False),
+        ("\ufeff" + COMPILED, True),
         ("", False),
+        ("def broken(:", False),
     ],
 )
 def test_only_code_that_names_the_compiler_has_more_time(clock, source, expected):
