@@ -197,7 +197,7 @@ class Processes:
         """Makes a first call, in which Triton compiles its kernels, or torch.compile the program. This takes a second or a minute in each process, so
         it is done here, where all processes start in parallel and other judges may measure in the meantime, rather than in the warm-up. The program
         is then constructed again, so that its state is fresh. Triton and torch.compile find their code again: torch.compile keeps it with the code
-        object of the function, and its conditions hold for every object of the same form."""
+        object of the function, and its conditions hold for every object with the same classes."""
         for last in (False, True) if TRITON in source or first_calls.compiles else (True,):
             self.trials.reconstruct(subject, stay)
             assert subject.caller is not None
