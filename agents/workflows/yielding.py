@@ -12,19 +12,23 @@ from compiler.program.by_pytorch import WORDS, print_baseline
 from verifier.report import Baseline, Report
 
 TAKEN = "yield-to-baseline"
+NO_GRAPH = "forward is not captured as a whole, or its operators or arguments cannot be recorded"
 
 
 async def yielded(span: Span, situation: Situation, winner: Attempt, report: Report) -> tuple[Attempt, Report]:
-    """Returns the winner with its full-tier report, or the program of a baseline if a measurement shows that it is faster. If the fastest baseline
-    has no program or its program does not pass, the next one is tried."""
+    """Returns the winner with its full-tier report, or the program of a baseline if a measurement shows that it is faster. The next baseline is tried
+    as long as one is faster than the winner. The fastest one may have no program, or one that does not pass or is no faster."""
     data = situation.plan.data if situation.plan is not None else None
     if situation.settings.winner != "fastest" or not isinstance(data, Compiled) or data.plan.asked_for:
         return winner, report
-    for baseline in faster(report):
-        source = print_baseline(data.plan, situation.task_source, baseline)
+    tried: set[Baseline] = set()
+    while (baseline := next((one for one in faster(report) if one not in tried), None)) is not None:
+        tried.add(baseline)
+        source, words = print_baseline(data.plan, situation.task_source, baseline), WORDS[baseline]
+        if source is None:
+            await span.say("coder", f"{words} is faster than candidate {winner.number}, but is no program: {NO_GRAPH}.")
         if source is None or any(attempt.edit.source == source for attempt in situation.attempts):
             continue
-        words = WORDS[baseline]
         says = f"{words} is faster than candidate {winner.number} ({standing(report):.2f}x the best baseline), so it is tried as the program."
         edit = Edit(source, words[:200], f"everything by {words}", (says,), TAKEN)
         try:
@@ -33,8 +37,8 @@ async def yielded(span: Span, situation: Situation, winner: Attempt, report: Rep
             await span.say("verifier", f"{error}: {words} is not tried as the program.")
             break
         await span.say("verifier", f"Candidate {attempt.number}, {words}: {verdict(other)}.")
-        if other.status == "passed":
-            return (attempt, other) if standing(other) > standing(report) else (winner, report)
+        if other.status == "passed" and standing(other) > standing(report):
+            winner, report = attempt, other
     return winner, report
 
 

@@ -19,10 +19,11 @@ def wrap(
     packed: bool = False,
     moved: list[str] | None = None,
     method: str = "forward",
+    written: list[str] | None = None,
 ) -> str:
     """Returns the methods `compute` (the launches), `record`, and the `forward` (or `method`) that replays them. `mutated` lists the expressions of
-    the state that forward changes, `packed` indicates whether there are tensors derived from weights (packing.py), and `moved` lists the statements
-    that move state to the device."""
+    the state that forward changes, `packed` indicates whether there are tensors derived from weights (packing.py), `moved` lists the statements
+    that move state to the device, and `written` lists the `tensors` that forward changes, which are copied back."""
     words = ("key", "static", "state", "saved", "value", "before", "side", "graph", "results", "recorded", "held")
     key, static, state, saved, value, before, side, graph, results, recorded, held = (free(word, arguments) for word in words)
     inputs = "".join(f"{name}, " for name in tensors)
@@ -73,6 +74,7 @@ def wrap(
         f"    for {held}, {value} in zip({static}, ({inputs})):",
         f"        {held}.copy_({value})",
         f"    {graph}.replay()",
+        *(f"    {name}.copy_({static}[{tensors.index(name)}])" for name in written or []),
         f"    return {copied(tree, lambda leaf: isinstance(leaves[leaf], dict) and 'ref' in leaves[leaf], results, top=True)}",
     ]
     return "\n".join(f"    {line}" if line else "" for line in lines) + "\n"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -18,7 +20,7 @@ from verifier.judge.asking import Party
 from verifier.judge.memory import EASE, large
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import ReferenceSession, Values
-from verifier.layout import place
+from verifier.layout import Spec, place
 from verifier.parties.owning import HELD_CALLS
 from verifier.report import Trial
 from verifier.timing.blocks import Caller
@@ -35,18 +37,21 @@ class Subject:
 
     runner: Party
     caller: Caller | None = None
+    met: list[tuple[Any, list[Spec]]] = field(default_factory=list)  # forms of inputs with which the current object has been called
 
 
 class Calls(Prepared):
     """Calls of one program with the task's inputs; each call is compared with the task's result for the same inputs."""
 
-    def __init__(self, reference: ReferenceSession, seed: int, full: bool, on_progress: Callable[[str], None], backward: bool = False):
-        super().__init__(reference, seed, full, on_progress, backward)
+    def __init__(
+        self, reference: ReferenceSession, seed: int, full: bool, on_progress: Callable[[str], None], backward: bool = False, program: str = ""
+    ):
+        super().__init__(reference, seed, full, on_progress, backward, program)
         self.subject: Subject | None = None
         self.done: list[Trial] = []
         self.examiner = Examiner(reference)
         self.constructions = Constructions(reference, self.weight_seed)
-        self.program_seconds = 0.0
+        self.program_seconds = self.compiling_seconds = 0.0  # of all its calls, and of those in which torch.compile may compile
         self.laid = False  # whether the layout of any of the program's outputs differed from the task's
 
     def reconstruct(self, subject: Subject, stay: bool = True, weights: list[torch.Tensor] | None = None) -> None:
@@ -68,6 +73,7 @@ class Calls(Prepared):
             self.examiner.begin()
         wanted = self.constructions.binding.backward(self.reference.backward)
         room, need = self.expected_specs, self.ledger().program()
+        subject.met = []
         subject.caller = Caller(subject.runner, room, self.limits.call, backward=wanted, need=need, layout=self.layout)
 
     def _begin_again(self, subject: Subject) -> None:
@@ -151,16 +157,31 @@ class Calls(Prepared):
         return call
 
     def _timed_call(self, caller: Caller, values: Values, rng: int, fresh: bool) -> Call:
-        """Makes a call within the time budget shared by all trials. Raises `PartyFailure` if the call fails or the calls together exceed the
-        budget."""
-        begin = time.monotonic()
+        """Makes a call within the time budget shared by all trials, apart from those in which torch.compile may compile, which have their own. Raises
+        `PartyFailure` if the call fails or the calls together exceed the budget."""
+        compiling = self._compiling(values)
+        begin = self.reference.clock()
         try:
-            return caller.call(values, rng, flush=False, fresh_address=fresh, reread=True)
+            with self.first_calls.longer(caller) if compiling else contextlib.nullcontext():
+                return caller.call(values, rng, flush=False, fresh_address=fresh, reread=True)
         finally:
-            self.program_seconds += time.monotonic() - begin
-            if self.program_seconds > max(PATIENCE * self.limits.correctness, LEAST_PATIENCE):
-                message = f"its calls in the trials took {self.program_seconds:.0f} s together, which is too slow to try them all"
+            seconds = self.reference.clock() - begin
+            self.program_seconds += seconds
+            self.compiling_seconds += seconds if compiling else 0.0
+            spent = self.program_seconds - self.compiling_seconds
+            if spent > max(PATIENCE * self.limits.correctness, LEAST_PATIENCE):
+                message = f"its calls in the trials took {spent:.0f} s together, which is too slow to try them all"
                 raise PartyFailure("timed_out", message, request="call")
+
+    def _compiling(self, values: Values) -> bool:
+        """Returns whether torch.compile may compile in the next call. Another shape or another plain value makes it compile again, and so may another
+        object, although it usually finds the code of the one before."""
+        if not self.first_calls.compiles or self.subject is None:
+            return False
+        form = (values.tree, values.specs)
+        new = form not in self.subject.met
+        self.subject.met += [form] if new else []
+        return new
 
     def _overwritten(self) -> str:
         """Describes how outputs of earlier calls have changed. Returns an empty string if they have not. If necessary, first makes further calls

@@ -10,9 +10,10 @@ import torch
 
 from verifier.correctness.chance import stochastic
 from verifier.correctness.comparison import compare_outputs
-from verifier.correctness.examining import compared
+from verifier.correctness.examining import changes_off, compared, writes_off
 from verifier.correctness.expectation import Expectations
 from verifier.correctness.triviality import trivial_guess
+from verifier.judge.first_calls import FirstCalls
 from verifier.judge.memory import EASE, Ledger, large
 from verifier.judge.session import ReferenceSession, Values
 from verifier.layout import place
@@ -23,14 +24,18 @@ from verifier.timing.call import Call
 
 
 class Prepared:
-    """The task in the state in which every trial starts. Later seeds come from `draws`, which fixes their order."""
+    """The task in the state in which every trial starts. Later seeds come from `draws`, which fixes their order. `program` is the source of the
+    program that will be tried."""
 
-    def __init__(self, reference: ReferenceSession, seed: int, full: bool, on_progress: Callable[[str], None], backward: bool = False):
+    def __init__(
+        self, reference: ReferenceSession, seed: int, full: bool, on_progress: Callable[[str], None], backward: bool = False, program: str = ""
+    ):
         self.reference = reference
         self.limits = reference.limits
         self.seed = seed
         self.full = full
         self.backward = backward
+        self.first_calls = FirstCalls(reference.pool, program)
         self.lock = threading.Lock()  # baselines start in parallel, but they share a single reference
         self.on_progress = on_progress
         self.draws = random.Random(seed)  # seeds are drawn in a fixed order
@@ -101,28 +106,33 @@ class Prepared:
         return caller.call(values, self.expectations.first_rng or 1, flush=False), values
 
     def baseline_off(self, caller: Caller) -> str:
-        """Describes what is wrong with the output of such a call, which disqualifies the baseline. Returns an empty string if it is correct."""
+        """Describes what is wrong with the outputs of such a call, or with the inputs that it writes to, which disqualifies the baseline. Returns an
+        empty string if it is correct."""
         rng = self.expectations.first_rng
         call, values = self.first_call(caller)
         if self.stochastic or rng is None:
             return ""  # a compiled model may draw different random numbers
         with self.lock:
-            trial = self._beside_eager(call, values, rng) if self.expectations.first is None else self._beside_fp64(call, values)
+            beside_fp64 = self.expectations.first is not None
+            trial, written = self._beside_fp64(call, values) if beside_fp64 else self._beside_eager(call, values, rng)
             self.reference.rest(EASE * (values.nbytes + place(call.specs)[1]))
-        return "" if trial.ok else trial.detail
+        return trial.detail if not trial.ok else written
 
-    def _beside_fp64(self, call: Call, values: Values) -> Trial:
+    def _beside_fp64(self, call: Call, values: Values) -> tuple[Trial, str]:
+        """Compares a call with fp64. Also describes what is wrong with the inputs that the task writes to, or returns an empty string for them."""
         expected = self.expectations.recall(values)
         trial = compared("baseline", 0, call, expected, self.reference.precision)
         if not trial.ok and trial.bound is not None and expected.in_reach(trial.error):
             self.expectations.appeal(expected)
             trial = compared("baseline", 0, call, expected, self.reference.precision)
-        return trial
+        return trial, changes_off(call, expected)
 
-    def _beside_eager(self, call: Call, values: Values, rng: int) -> Trial:
-        """Compares a call with eager. Large fp64 outputs are not kept, so such calls are judged by the bounds for timed calls."""
+    def _beside_eager(self, call: Call, values: Values, rng: int) -> tuple[Trial, str]:
+        """Does the same, but compares the call with eager, by the bounds for timed calls, because large fp64 outputs are not kept."""
         self.reference.take_state(self.reference.state_tensors)
         run = self.reference.eager(values, rng)
         self.reference.rollback()
-        outputs = run.outputs.tensors
-        return compare_outputs("baseline", 0, call, run.outputs, outputs, outputs, *self.expectations.timed_bounds())
+        outputs, bounds = run.outputs.tensors, self.expectations.timed_bounds()
+        after = {index: call.after.get(index, values.tensors[index]) for index in run.after}
+        written = writes_off(after, run.after, bounds[0], max(bounds[1], default=0.0))
+        return compare_outputs("baseline", 0, call, run.outputs, outputs, outputs, *bounds), written

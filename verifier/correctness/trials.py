@@ -42,7 +42,7 @@ class Trials(Calls):
         """Runs all trials and stops at the first wrong result. Raises `PartyFailure` if the program crashes, and `LayoutError` if its answers are
         unusable."""
         verdict = Verdict(flags=list(self.flags))
-        self.done, self.program_seconds, self.borne = [], 0.0, None
+        self.done, self.program_seconds, self.compiling_seconds, self.borne = [], 0.0, 0.0, None
         self.reference.take_state(self.original)
         self.constructions = Constructions(self.reference, self.weight_seed)
         refused = self._construct(subject, self.original)

@@ -19,6 +19,7 @@ WARM_UP = 3  # runs on a side stream; libraries choose algorithms and allocate m
 
 class Graphed:
     """Captures the graph at the first call. Later calls copy their inputs into the graph's input buffers, replay the graph, and copy the outputs out.
+    Inputs that the model writes to, such as a cache that the caller owns, are copied back.
 
     Raises `RuntimeError` if the model cannot be captured (because it waits for the device, copies from the host, ...) or if it is called with other
     shapes.
@@ -40,6 +41,8 @@ class Graphed:
             ours.copy_(theirs)
         assert self.graph is not None
         self.graph.replay()
+        for number in self.written:
+            given[number].copy_(self.static[number])
         return decode(self.output_tree, [tensor.clone() for tensor in self.outputs])
 
     def _run(self, arguments: list[Any]) -> Any:
@@ -48,6 +51,7 @@ class Graphed:
     def _capture(self, tree: Any, given: list[torch.Tensor]) -> None:
         self.static = [tensor.clone() for tensor in given]
         arguments = decode(tree, self.static, resolve=resolver(sys.modules.get(type(self._orig_mod).__module__)))
+        versions = [tensor._version for tensor in self.static]
         state = {name: value.clone() for name, value in self._orig_mod.state_dict().items() if isinstance(value, torch.Tensor)}
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -55,6 +59,7 @@ class Graphed:
             for _ in range(WARM_UP):
                 self._run(arguments)
         torch.cuda.current_stream().wait_stream(side)
+        self.written = [number for number, tensor in enumerate(self.static) if tensor._version != versions[number]]
         self.held = tensors_of(self._orig_mod)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):

@@ -126,6 +126,11 @@ class Skipping:
         construction, also makes one call, because a program may derive data from its weights in its first call."""
         if id(subject) not in self._ready or self._moves:
             self.trials.reconstruct(subject, stay=False, weights=self._weights)
+            if self.trials.first_calls.compiles and id(subject) not in self._ready:
+                assert subject.caller is not None
+                with self.trials.first_calls.longer(subject.caller):  # no patience, which is a multiple of a timed call, lasts for a compilation
+                    self.trials.first_call(subject.caller)
+                self.trials.reconstruct(subject, stay=False, weights=self._weights)
             self._ready[id(subject)] = subject
             if not self._moves:
                 self._call(subject, self.trials.reference.inputs(self.rng.getrandbits(32)), 1)

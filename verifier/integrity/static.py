@@ -133,6 +133,13 @@ def _import_names(tree: ast.Module) -> dict[str, str]:
     return names
 
 
+def refers_to(tree: ast.Module, name: str) -> bool:
+    """Returns whether a source's code, as opposed to its comments and texts, names a library's function, such as torch.compile, by whatever name it
+    imports it."""
+    names = _import_names(tree)
+    return any(isinstance(node, (ast.Attribute, ast.Name)) and _dotted(node, names) == name for node in ast.walk(tree))
+
+
 def _dotted(node: ast.expr, names: dict[str, str]) -> str:
     parts = []
     while isinstance(node, ast.Attribute):

@@ -273,7 +273,8 @@ class Evaluation:
             building.watch(reference.party)
             if reference.eager_party is None and not self.pool.expects(("baseline", self.job.precision, self.job.mode)):
                 self.pool.anticipate([("baseline", self.job.precision, self.job.mode)])
-            trials = Trials(reference, self.seed, self.job.tier == "full", self._progress, backward=self.job.backward)
+            full, source = self.job.tier == "full", self.job.program_source
+            trials = Trials(reference, self.seed, full, self._progress, backward=self.job.backward, program=source)
             trials.prepare()
             # Eager constructs its model while the program's trials run.
             load = partial(load_baseline, source=self.job.task_source, seed=trials.weight_seed, limits=self.limits)

@@ -7,13 +7,14 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 from verifier.correctness.calling import Subject
 from verifier.correctness.trials import Trials
 from verifier.jobs import VerifyJob
 from verifier.judge.ahead import Ahead
 from verifier.judge.asking import Party
+from verifier.judge.first_calls import FirstCalls
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.pool import Pool, Role
 from verifier.judge.session import load_baseline, set_state
@@ -159,15 +160,13 @@ class Processes:
         fresh = iter(eagers[len(members) :])
         work += [partial(self._other, name, begun[name].party if name in begun else next(fresh), begun.get(name)) for name in others]
         work += [partial(self._again, side) for side in again]
-        work += [partial(self._rival, runner) for runner in runners[own:]]
+        work += [partial(self._rival, runner, self._first_calls_of_rival) for runner in runners[own:]]
         sides = self.pool.at_once(work)
         for at, name in enumerate(others, own + len(members)):
             if sides[at] is None and name in STAND_INS:
                 sides[at] = self._stand_in(name)
         if quick:
-            self.trials.reconstruct(subject)
-            assert subject.caller is not None
-            sides.insert(0, Side(None, subject.caller))
+            sides.insert(0, Side(None, self._constructed(subject, self.job.program_source, self.trials.first_calls, stay=True)))
         opponents = [side for side in sides[len(sides) - rivals :] if side is not None]
         sides = sides[: len(sides) - rivals]
         programs, baselines = sides[: len(members)], sides[len(members) : 2 * len(members)]
@@ -192,26 +191,31 @@ class Processes:
         return [others[at::rounds] for at in range(rounds)] if rounds == PAIRS[self.job.tier] else [others, *[[]] * (rounds - 1)]
 
     def _program(self, runner: Party) -> Side:
-        return Side(None, self._constructed(self.enlist(runner), self.job.program_source))
+        return Side(None, self._constructed(self.enlist(runner), self.job.program_source, self.trials.first_calls))
 
-    def _constructed(self, subject: Subject, source: str) -> Caller:
-        """Makes a first call, in which Triton compiles its kernels. This takes a second in each process, so it is done here, where all processes
-        start in parallel and other judges may measure in the meantime, rather than in the warm-up. The program is then constructed again, so that its
-        state is fresh."""
-        for last in (False, True) if TRITON in source else (True,):
-            self.trials.reconstruct(subject, stay=False)
+    def _constructed(self, subject: Subject, source: str, first_calls: FirstCalls, stay: bool = False) -> Caller:
+        """Makes a first call, in which Triton compiles its kernels, or torch.compile the program. This takes a second or a minute in each process, so
+        it is done here, where all processes start in parallel and other judges may measure in the meantime, rather than in the warm-up. The program
+        is then constructed again, so that its state is fresh. Triton and torch.compile find their code again: torch.compile keeps it with the code
+        object of the function, and its conditions hold for every object with the same classes."""
+        for last in (False, True) if TRITON in source or first_calls.compiles else (True,):
+            self.trials.reconstruct(subject, stay)
             assert subject.caller is not None
             if not last:
-                with self.pool.gate.idle():
+                with self.pool.gate.idle(), first_calls.longer(subject.caller):
                     self.trials.first_call(subject.caller)
         assert subject.caller is not None, "the last round of the loop constructs it"
         return subject.caller
 
-    def _rival(self, runner: Party) -> Side:
+    @cached_property
+    def _first_calls_of_rival(self) -> FirstCalls:
+        return FirstCalls(self.pool, self.job.rival_source or "")
+
+    def _rival(self, runner: Party, first_calls: FirstCalls) -> Side:
         """Enlists the other program in a fresh process. A failure in that process says nothing about the measured program."""
         assert self.rival is not None
         runner.side = "rival"
-        return Side("rival", self._constructed(self.rival(runner), self.job.rival_source or ""))
+        return Side("rival", self._constructed(self.rival(runner), self.job.rival_source or "", first_calls))
 
     def _other(self, name: Baseline, party: Party, ahead: Ahead | None = None) -> Side | None:
         """Returns a baseline other than eager. `ahead` is the work that has already started for it."""
@@ -298,7 +302,7 @@ class Processes:
         with self.pool.gate.idle():
             off = self.trials.baseline_off(side.caller)  # the state that this call changes is restored
         if off:
-            raise PartyFailure("raised", f"its output is off, so it is no baseline: {off}", request="compile")
+            raise PartyFailure("raised", f"it is wrong, so it is no baseline: {off}", request="compile")
         side.caller.limit = self.trials.limits.call
         self._set_state(side.caller.party)
         return side

@@ -50,7 +50,7 @@ class Semantics:
         session = ReferenceSession(self.pool, task, precision, mode)
         runner = None
         try:
-            trials = Trials(session, seed, full=full, on_progress=lambda text: None, backward=backward)
+            trials = Trials(session, seed, full=full, on_progress=lambda text: None, backward=backward, program=program)
             trials.prepare()
             runner = self.pool.take("runner", precision, mode)
             runner.import_program(program, NONE, self.pool.limits.load)

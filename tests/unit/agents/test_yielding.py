@@ -32,13 +32,13 @@ def measured(source: str, status: str = "passed", **ratios: float) -> Report:
 
 
 class Told:
-    """A span that records nothing, numbers candidates, and measures the given programs."""
+    """A span that records what is said, numbers candidates, and measures the given programs. The last report stands for all further programs."""
 
-    def __init__(self, following: Report | None):
-        self.following, self.proposed = following, []
+    def __init__(self, *following: Report | None):
+        self.following, self.proposed, self.said = list(following), [], []
 
-    async def say(self, *_):
-        pass
+    async def say(self, _, *words):
+        self.said += words
 
     async def propose(self, source, **facts):
         self.proposed.append((source, facts))
@@ -46,7 +46,7 @@ class Told:
 
     async def verify(self, source, number, tier, *, last=False, rival=None):
         assert tier == "full" and last and rival is None
-        return SimpleNamespace(result=SimpleNamespace(report=self.following))
+        return SimpleNamespace(result=SimpleNamespace(report=self.following.pop(0) if len(self.following) > 1 else self.following[0]))
 
 
 def situation(**changes) -> Situation:
@@ -56,8 +56,8 @@ def situation(**changes) -> Situation:
     return found
 
 
-async def end(given: Situation, before: Report, after: Report | None) -> tuple[Attempt, Report, Told]:
-    span = Told(after)
+async def end(given: Situation, before: Report, *after: Report | None) -> tuple[Attempt, Report, Told]:
+    span = Told(*after)
     attempt, found = await yielded(span, given, given.attempts[0], before)
     return attempt, found, span
 
@@ -85,12 +85,27 @@ async def test_the_next_is_tried_where_the_fastest_has_no_program():
     assert faster(before) == ["cuda-graph", "compile", "compile-reduce-overhead"]
     attempt, found, span = await end(situation(), before, after := measured("# compiled", eager=2.5, compile=1.0, cuda_graph=0.9))
     assert found is after and len(span.proposed) == 1 and "mode=" not in span.proposed[0][0]  # nothing was captured, so there is no graph to record
+    assert "in a CUDA graph is faster than candidate 1, but is no program: forward is not captured" in span.said[0]
 
 
 async def test_the_next_is_tried_where_a_program_does_not_pass():
     before = measured("# kernels", eager=2.0, compile=0.8, compile_reduce_overhead=0.9)
     attempt, found, span = await end(situation(), before, measured("# compiled", "timed_out"))
     assert found is before and attempt.number == 1 and len(span.proposed) == 2
+
+
+async def test_the_next_is_tried_where_a_program_is_no_faster():
+    before = measured("# kernels", eager=2.0, compile=0.8, compile_reduce_overhead=0.9)
+    slower, after = measured("# one", eager=1.9, compile=0.79), measured("# other", eager=2.3, compile=1.0, compile_reduce_overhead=1.01)
+    attempt, found, span = await end(situation(), before, slower, after)
+    assert found is after and attempt.number == 2 and len(span.proposed) == 2
+
+
+async def test_the_message_names_why_a_program_does_not_take_the_place():
+    hung = measured("# compiled", "timed_out")
+    hung.message = "it did not finish within 180 s in a first call, in which torch.compile compiles"
+    _, found, span = await end(situation(), before := measured("# kernels", **BEHIND), hung)
+    assert found is before and span.said[-1] == f"Candidate 2, torch.compile: timed out: {hung.message}."
 
 
 @pytest.mark.parametrize(
