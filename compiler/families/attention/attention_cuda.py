@@ -312,8 +312,8 @@ def printed(work: Work, score: Tail | None) -> Printed:
         f"keys by {heads.tile}{f', in {shares} shares' if shares > 1 else ''}. Each fp32 product is three TF32 products; infinities give NaN.",
     ]  # fmt: skip
     floats = shares * heads.batches * heads.queries * (heads.width + 2) if shares > 1 else 0
-    texts = [*kernels, launcher(f"{taken}{scratch}", launches)]
-    return Printed([*texts], arguments, shared=[tensor_cores.COPIES, SHARED], scratch=4 * floats, comment=comment)
+    start = launcher(f"{taken}{scratch}", launches)
+    return Printed([*kernels, start], arguments, shared=[tensor_cores.COPIES, SHARED], scratch=4 * floats, comment=comment)
 
 
 def finished(heads: Heads, rows: int, tail: list[str]) -> list[str]:
