@@ -73,14 +73,15 @@ def overwriting(network: Values) -> dict[str, Overwrite]:
     place = {name: at for at, name in enumerate(network.nodes)}
     found: dict[str, Overwrite] = {}
     for node in network.nodes.values():
-        source = _source(node)
+        view = _source(node)
+        source = network.base(view)
         root = found[source].root if source in found else source
-        if not source or root not in finals or not _may_write(network, node, source, place):
+        if not view or root not in finals or not _may_write(network, node, view, source, place):
             continue
         kept = [name for name in network.results if network.base(name) == node.name]
         if any(name != finals[root] or not _whole(network, name, root) for name in kept) or len(kept) > 1:
             continue  # forward returns it, or it becomes the value of another tensor
-        part = _part(network, node, source, place)
+        part = _part(network, node, source, place) if view == source else ""
         if part:
             inner = network.nodes[part]
             found[part] = Overwrite(source, root, _written(network, inner), _adds(network, inner), False, then=node.name)
@@ -113,8 +114,10 @@ def _source(node: Node) -> str:
     return first["ref"] if isinstance(first, dict) and "ref" in first else ""
 
 
-def _may_write(network: Values, node: Node, source: str, place: dict[str, int]) -> bool:
-    if network.base(source) != source or network.escapes(source) or not _fits(network, node, source):
+def _may_write(network: Values, node: Node, view: str, source: str, place: dict[str, int]) -> bool:
+    """`view` is `source` itself or the same elements in the same order in another shape."""
+    whole = network.layouts[view].contiguous and math.prod(network.spec(view).shape) == math.prod(network.spec(source).shape)
+    if not whole or network.escapes(source) or not _fits(network, node, view):
         return False
     given = node.args[2:] if _scatters_part(node) else node.args[1:]  # a part of the source itself is copied first
     if _reads(network, given, source) or _reads(network, list(node.kwargs.values()), source):
@@ -142,7 +145,7 @@ def _part(network: Values, node: Node, source: str, place: dict[str, int]) -> st
 
 
 def _fits(network: Values, node: Node, source: str) -> bool:
-    if source in network.last or node.name in network.last or len(node.outputs) != 1:
+    if network.base(source) in network.last or node.name in network.last or len(node.outputs) != 1:
         return False
     mine, theirs = node.outputs[0], network.spec(source)
     return (tuple(mine.shape), mine.dtype) == (tuple(theirs.shape), theirs.dtype)
@@ -171,8 +174,8 @@ def _whole(network: Values, name: str, root: str) -> bool:
 def _adds(network: Values, node: Node) -> bool:
     name = node.op.split(".")[1]
     if _scatters_part(node):
-        return network.base(node.args[1]["ref"]) == node.args[0]["ref"]
-    return name in SUMS or name == "index_put" and len(node.args) > 3 and node.args[3] is True
+        return network.base(node.args[1]["ref"]) == network.base(node.args[0]["ref"])
+    return name in SUMS or name == "index_put" and len(node.args) > 3 and bool(node.args[3])
 
 
 def _written(network: Values, node: Node) -> int:

@@ -18,6 +18,7 @@ from compiler.kernel.fuse import build, fusible, unit
 from verifier.graph import Node
 
 CAT = "aten.cat.default"
+IN_PLACE = "written in place: only the changed elements move"
 MOST_OPERATORS = 64  # limit per fused loop: splits an unrolled recurrence into identical kernels (printed once) and keeps planning fast
 MOST_SIBLINGS = 6  # number of following siblings to try to merge with, because all steps of a recurrence read one tensor at different positions
 TINY = 1024  # elements below which a single operator does not justify a kernel
@@ -82,7 +83,7 @@ def _clusters(network: Network, setting: families.Setting | None, in_place: set[
         if name in owner or network.is_view(name) or node.op in SPLITS or short(node) in CONSTANTS or network.of_weights(name):
             continue
         if name in in_place:
-            owner.put(Cluster([name], reason="written in place: only the changed elements move"))
+            owner.put(Cluster([name], reason=IN_PLACE))
             continue
         match, declined = families.find(network, node, setting)
         if match is not None and setting is not None:

@@ -11,6 +11,7 @@ from compiler.kernel.builder import Refused
 from compiler.kernel.fuse import build
 from compiler.kernel.naming import HELPERS, IN_FORWARD, free, kernel_base, rename_arguments, unused
 from compiler.options import Options
+from compiler.planning.partition import IN_PLACE
 from compiler.planning.plan import CompilerPlan, Group, kernel_bytes, work_of
 from compiler.program import cuda_graph, joined, streams, support
 from compiler.program.entry import Entry, constant_text, entry_of, entry_of_part, forward_of_parts
@@ -312,7 +313,7 @@ class Forward:
         if found is None:
             self.statements.allocate(name)
             return
-        if self.network.base(found.begins) == found.begins and self.in_place.allows(name, self.done):
+        if self.in_place.allows(name, self.done) and not self.network.overwrites[name].then:
             self.in_place.hold(name)
             return
         begins = found.begins
@@ -397,6 +398,8 @@ class Forward:
             if self.in_place.allows(name, self.done):
                 self.in_place.put(name, self.statements.read_by(node))
                 continue
+            if group.reason == IN_PLACE:
+                self.refused[group.id] = "the library writes it in a copy, because its old contents may still be read"
             text = expression(self.network, node, self.statements.read_by(node), self.statements.made_on(), self.helpers)
             if node.op == ASSERTION:
                 self.statements.put(text)

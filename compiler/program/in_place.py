@@ -31,7 +31,13 @@ class InPlace:
     def hold(self, name: str) -> None:
         """Records that the result of operator `name` lies in the memory of its source."""
         write = self.network.overwrites[name]
-        self.statements.variables[name] = self.statements.value(self.network.nodes[name].args[0]["ref"])
+        first = self.network.nodes[name].args[0]["ref"]
+        if write.then or first == write.source:
+            self.statements.variables[name] = self.statements.value(first)
+        else:
+            text = self.statements.value(first)
+            self.statements.variables[name] = variable = self.statements.fresh(name)
+            self.statements.put(f"{variable} = {text}")
         self.held.add(name)
         if write.final:
             self.state.keep(write.root)

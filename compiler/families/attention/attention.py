@@ -84,7 +84,7 @@ class Attention:
         return cost
 
     def knobs(self, work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
-        return half_attention_cuda.knobs_of(work) if halves(work) else {"warps": ((2, 4, 8), attention_cuda.warps_of(work))}
+        return half_attention_cuda.knobs_of(work) if halves(work) else {"warps": (attention_cuda.WARPS, attention_cuda.warps_of(work))}
 
     @property
     def printers(self) -> Printers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from compiler.families.attention.shared_keys_cuda import joined, unfinished
 from compiler.families.epilogue import Tail
 from compiler.families.family import NAME, Printed, Work
 from compiler.families.pool import launcher, parameters
@@ -16,7 +17,9 @@ from compiler.kernel.text import KernelText, Launch, below, beyond, end, known, 
 from compiler.kernel.text import stride as step
 
 RESERVED = ("q", "k", "v", "memory", "rows", "batch", "row", "column", "row0", "fetch", "tile", "to", "at", "key", "value", "inside", "first",
-            "changed", "limit", "last", "score", "i", "j", "r")  # fmt: skip
+            "changed", "limit", "last", "score", "i", "j", "r", "scratch", "share", "half", "high", "again", "total", "part", "begin")  # fmt: skip
+WARPS = (1, 2, 4, 8)
+LEAST_TILES = 4  # tiles of keys per block if several blocks share the keys of the same queries
 
 Place = tuple[int, int, tuple[tuple[int, int, int], ...]]
 
@@ -186,14 +189,20 @@ template <int WIDTH, int KEYS> struct Rows {
         }
     }
 
-    __device__ __forceinline__ void divide() {
+    __device__ __forceinline__ void add_totals() {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             total[half] += __shfl_xor_sync(0xffffffffu, total[half], 1);
             total[half] += __shfl_xor_sync(0xffffffffu, total[half], 2);
+        }
+    }
+
+    __device__ __forceinline__ void divide() {
+        add_totals();
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
 #pragma unroll
             for (int j = 0; j < ACROSS; ++j) sum[j][half * 2] /= total[half], sum[j][half * 2 + 1] /= total[half];
-        }
     }
 };
 """
@@ -201,7 +210,25 @@ template <int WIDTH, int KEYS> struct Rows {
 
 def warps_of(work: Work) -> int:
     heads: Heads = work.detail
-    return work.knob("warps", 8 if heads.queries >= 1024 else 4)
+    few = 4 if heads.queries > 16 else 1  # a warp has 16 queries
+    return work.knob("warps", 8 if heads.queries >= 1024 else few)
+
+
+def resident_of(work: Work) -> int:
+    """Returns the number of blocks per multiprocessor."""
+    heads: Heads = work.detail
+    return max(1, min(8 // warps_of(work), tensor_cores.SHARED_BYTES // (8 * heads.stage + 1024)))
+
+
+def shares_of(work: Work) -> int:
+    """Returns the number of blocks among which the keys of the same queries are divided. There is more than one if the queries alone would leave
+    multiprocessors without work, as in decoding (T. Dao et al., "Flash-Decoding for long-context inference", 2023)."""
+    heads: Heads = work.detail
+    if not heads.softmax or heads.causal:
+        return 1
+    blocks = -(-heads.queries // (warps_of(work) * 16)) * heads.batches
+    wanted = max(1, min(work.setting.figures.units * resident_of(work) // blocks, heads.tiles // LEAST_TILES))
+    return -(-heads.tiles // -(-heads.tiles // wanted))  # without shares that would be empty
 
 
 def printed(work: Work, score: Tail | None) -> Printed:
@@ -213,13 +240,15 @@ def printed(work: Work, score: Tail | None) -> Printed:
     change = [*lines, f"return {changed};"] if heads.softmax else [*lines, f"const float score = {changed};", "return score < 0.0f ? 0.0f : score;"]
     if score is not None:
         arguments = [*arguments[:3], *(a for a in score.kernel.arguments.values() if a.read and a.name != score.result), *arguments[3:]]
-    shared = 8 * heads.stage
-    resident = max(1, min(2 * 4 // warps, tensor_cores.SHARED_BYTES // (shared + 1024)))
+    shared, shares = 8 * heads.stage, shares_of(work)
+    each = -(-heads.tiles // shares)
     taken = parameters(arguments, "__restrict__")
+    scratch = ", float* __restrict__ scratch" if shares > 1 else ""
     pitch, groups = heads.width + 4, heads.width // 4
     (q_stride, _, _), (k_stride, _, _), (v_stride, _, _) = heads.places
     tail = work.tail.statements(CUDA, ["batch", "row", "column"] if heads.batches > 1 else ["0", "row", "column"], "value")
     short = heads.keys % heads.tile
+    begin, until = ("begin", "last") if shares > 1 else ("0", "limit" if heads.causal else "")
 
     def wide(stride: int) -> str:
         return "(long)" if heads.keys * stride >= 2**31 else ""
@@ -237,7 +266,7 @@ def printed(work: Work, score: Tail | None) -> Printed:
         f"rows.read_queries(q, row0, {q_stride}, {heads.queries});",
         "const auto fetch = [&](int tile) {",
         f"    float* const to = memory + tile % 2 * {step(heads.stage)};",
-        "#pragma unroll",
+        "#pragma unroll" + (" 4" if warps == 1 else ""),
         f"    for (int i = threadIdx.x; i < {heads.tile * groups}; i += {32 * warps}) {{",
         f"        const int key = i / {groups}, at = i % {groups} * 4;",
         *([f"        const bool inside = {inside};"] if short else []),
@@ -251,10 +280,11 @@ def printed(work: Work, score: Tail | None) -> Printed:
         *(f"    {line}" for line in change),
         "};",
         *limit(heads, rows),
-        "fetch(0);",
+        *([f"const int begin = blockIdx.z * {each}, last = begin + {each} < {heads.tiles} ? begin + {each} : {heads.tiles};"] if shares > 1 else []),
+        f"fetch({begin});",
         "copies_commit();",
-        f"for (int tile = 0; tile < {'limit' if heads.causal else heads.tiles}; ++tile) {{",
-        f"    if (tile + 1 < {'limit' if heads.causal else end(heads.tiles)}) fetch(tile + 1);",
+        f"for (int tile = {begin}; tile < {until or heads.tiles}; ++tile) {{",
+        f"    if (tile + 1 < {until or end(heads.tiles)}) fetch(tile + 1);",
         "    copies_commit();",
         "    copies_wait<1>();",
         "    __syncthreads();",
@@ -264,6 +294,31 @@ def printed(work: Work, score: Tail | None) -> Printed:
         f"    rows.multiply_values(memory + tile % 2 * {step(heads.stage)} + {shift(heads.tile * pitch)});",
         "    __syncthreads();  // before the tile after the next takes its place",
         "}",
+        *(unfinished(heads) if shares > 1 else finished(heads, rows, tail)),
+    ]
+    kernel = KernelText.of(NAME, "kernel", f"__launch_bounds__({32 * warps}, {resident_of(work)}) ", f"{taken}{scratch}", indented(body))
+    names = ", ".join(argument.name for argument in arguments)
+    grid = f"dim3({blocks}, {heads.batches}{f', {shares}' if shares > 1 else ''})"
+    launches = [Launch(kernel.name, grid, 32 * warps, f"{names}{', scratch' if shares > 1 else ''}", shared, asks=True)]
+    kernels = [kernel]
+    if shares > 1:
+        results = heads.batches * heads.queries * heads.width
+        body = joined(heads, shares, tail)
+        kernels.append(KernelText.of(NAME, "finish", "__launch_bounds__(256) ", f"{taken}, const float* __restrict__ scratch", indented(body)))
+        launches.append(Launch(kernels[1].name, str(-(-results // 256)), 256, f"{names}, scratch"))
+    comment = [
+        f"{heads.batches} heads of {heads.queries} queries and {heads.keys} keys, {heads.width} wide"
+        + (", causal" if heads.causal else "") + f"; {blocks * heads.batches * shares} blocks of {32 * warps} threads, {rows} queries a block, "
+        f"keys by {heads.tile}{f', in {shares} shares' if shares > 1 else ''}. Each fp32 product is three TF32 products; infinities give NaN.",
+    ]  # fmt: skip
+    floats = shares * heads.batches * heads.queries * (heads.width + 2) if shares > 1 else 0
+    start = launcher(f"{taken}{scratch}", launches)
+    return Printed([*kernels, start], arguments, shared=[tensor_cores.COPIES, SHARED], scratch=4 * floats, comment=comment)
+
+
+def finished(heads: Heads, rows: int, tail: list[str]) -> list[str]:
+    """Returns the lines of code that store the results of a block."""
+    return [
         *(["rows.divide();"] if heads.softmax else []),
         "#pragma unroll",
         f"for (int j = 0; j < {heads.width // 8}; ++j)",
@@ -275,15 +330,6 @@ def printed(work: Work, score: Tail | None) -> Printed:
         *(f"        {line}" for line in tail),
         "    }",
     ]
-    kernel = KernelText.of(NAME, "kernel", f"__launch_bounds__({32 * warps}, {resident}) ", taken, indented(body))
-    names = ", ".join(argument.name for argument in arguments)
-    launch = Launch(kernel.name, f"dim3({blocks}, {heads.batches})", 32 * warps, names, shared, asks=True)
-    comment = [
-        f"{heads.batches} heads of {heads.queries} queries and {heads.keys} keys, {heads.width} wide"
-        + (", causal" if heads.causal else "") + f"; {blocks * heads.batches} blocks of {32 * warps} threads, {rows} queries a block, "
-        f"keys by {heads.tile}. Each fp32 product is three TF32 products; infinities give NaN.",
-    ]  # fmt: skip
-    return Printed([kernel, launcher(taken, [launch])], arguments, shared=[tensor_cores.COPIES, SHARED], comment=comment)
 
 
 def moved(name: str, place: Place) -> list[str]:

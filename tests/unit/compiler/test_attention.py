@@ -62,6 +62,18 @@ def test_attention(compiled, task, name):
         found.check()
 
 
+@pytest.mark.parametrize(("keys", "shares"), [(600, 2), pytest.param(1024, 3, marks=pytest.mark.slow)])
+def test_few_queries_share_the_keys(compiled, task, keys, shares):
+    """The last shares have masked keys only."""
+    masked = f"torch.arange({keys}, device=q.device) > p[:, None, None, None]"
+    body = f"s = (q @ k.transpose(-1, -2) * 0.2).masked_fill({masked}, float('-inf'))\nreturn torch.softmax(s, -1) @ v * 2"
+    inputs = f"torch.randn(2, 2, 3, 32), *torch.randn(2, 2, 2, {keys}, 32), torch.tensor([{keys - 1}, 70])"
+    found = compiled(task(body, inputs, arguments="q, k, v, p"), figures=SMALL)
+    assert f"in {shares} shares" in found.text and "_finish<<<" in found.text
+    found.text = as_cpp(found.text).replace('("cpp", SOURCE)', '("cpp", SOURCE, ("-O1",))')
+    found.check()
+
+
 def test_what_is_declined_and_why(compiled, task):
     for body, inputs, reason in (
         ("return F.scaled_dot_product_attention(x, x, x)", "torch.randn(2, 64, 136)", "heads of 136"),

@@ -56,6 +56,14 @@ WRITES = {
         f"c[1:3].scatter_(2, p, k)\n{READ}", f"{CACHE}, torch.randn(2, 8, 1, 16), torch.randint(64, (2, 8, 1, 16))", "c, k, p",
         ["c[1:3].scatter_(2, p, k)"],
     ),
+    "rows of another shape": (
+        f"c.view(32, 64, 16)[:, p] = k\n{READ}", f"{CACHE}, torch.randn(32, 2, 16), torch.tensor([1, 3])", "c, k, p",
+        ["index_put_.default(c.view(32, 64, 16), [None, p], k)"],
+    ),
+    "slots of pages": (
+        f"c.flatten(0, 1).index_copy_(0, p, k)\n{READ}", f"{CACHE}, torch.randn(2, 64, 16), torch.tensor([31, 3])", "c, k, p",
+        ["index_put_.default(c.", "[p], k)"],
+    ),
     "two writes": (
         f"{ROWS}c[r, :, p] = k\nc[:, :, 9:10] = k[:, :, None] * 2\n{READ}", f"{CACHE}, torch.randn(4, 8, 16), {AT}", "c, k, p",
         ["index_put_.default(c", "c[:, :, 9:10] = "],
