@@ -24,9 +24,9 @@ def together(nodes: list[Node], specs: dict[str, TensorSpec]) -> list[Node]:
     by_name = {node.name: node for node in nodes}
     groups: dict[Any, list[tuple[int, Node]]] = {}
     for node in nodes:
-        found = _position(node, by_name, specs) if node.op in PRODUCTS and not node.kwargs else None
-        if found is not None:
-            source, axis, at = found
+        place_of = _position(node, by_name, specs) if node.op in PRODUCTS and not node.kwargs else None
+        if place_of is not None:
+            source, axis, at = place_of
             groups.setdefault((node.op, source, axis, str(node.args[1:])), []).append((at, node))
     after: dict[int, list[Node]] = {}  # position -> the joined products that follow the operator there
     instead: dict[str, Node] = {}
