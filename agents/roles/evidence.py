@@ -8,17 +8,13 @@ from collections.abc import Sequence
 from agents.roles.edits import helper
 from agents.roles.prompts import fenced
 from agents.roles.situation import Attempt
+from verifier.allocation import failed_allocation
 from verifier.report import Report
 
 BUILD_LINES = 40  # lines of compiler output
 AROUND = 2  # number of context lines around each named line of the program
 MOST_LINES = 6  # maximum number of named lines that are shown
 MOST_OF_OTHERS = 0.25  # share of the device's memory
-_UNITS = {"MiB": 1 / 1024, "GiB": 1.0}
-_MEMORY = {  # in the message of PyTorch's allocator
-    "total": r"total capacity of ([\d.]+) ([MG]iB)", "free": r"of which ([\d.]+) ([MG]iB) is free",
-    "mine": r"this process has ([\d.]+) ([MG]iB) memory in use",
-}  # fmt: skip
 
 
 def tried_text(attempt: Attempt) -> str:
@@ -63,16 +59,12 @@ def failure_text(report: Report, source: str) -> str:
 def held_by_others(message: str) -> str:
     """Says how much of a device's memory other processes held when an allocation failed. Returns "" if the message is about something else or they
     held little."""
-    sizes = {name: found for name, pattern in _MEMORY.items() if (found := re.search(pattern, message)) is not None}
-    if len(sizes) < len(_MEMORY):
-        return ""
-    total, free, mine = (float(found[1]) * _UNITS[found[2]] for found in sizes.values())
-    others = total - free - mine
-    if others < MOST_OF_OTHERS * total:
+    found = failed_allocation(message)
+    if found is None or found.others < MOST_OF_OTHERS * found.total:
         return ""
     return (
-        f"- {others:.1f} GiB of the device's {total:.1f} were held by other processes (the verifier's own, and other verifications) when this "
-        f"allocation failed, and {mine:.1f} GiB by this one. If it needs little more than its parameters, nothing in it is wrong."
+        f"- {found.others:.1f} GiB of the device's {found.total:.1f} were held by other processes (the verifier's own, and other verifications) "
+        f"when this allocation failed, and {found.own:.1f} GiB by this one. If it needs little more than its parameters, nothing in it is wrong."
     )
 
 

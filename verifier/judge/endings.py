@@ -3,16 +3,9 @@ lacks a figure."""
 
 from __future__ import annotations
 
-import re
-
+from verifier.allocation import failed_allocation
 from verifier.judge.party_failure import PartyFailure, without_gpu
 from verifier.report import Report, Status
-
-# PyTorch's message when device memory runs out; sizes are in MiB or GiB.
-_ASKED = re.compile(r"Tried to allocate ([\d.]+) ([KMG]iB)")
-_TOTAL = re.compile(r"total capacity of ([\d.]+) ([KMG]iB)")
-_OWN = re.compile(r"this process has ([\d.]+) ([KMG]iB) memory in use")
-FAIR_SHARE = 0.5  # share of the device's memory; a program that fits into it did not fail because of its own size
 
 
 class TaskUnusable(Exception):
@@ -39,19 +32,6 @@ def hint(error_class: str, message: str) -> str:
     return ""
 
 
-def crowded_out(message: str) -> bool:
-    """Returns whether, according to PyTorch's `message`, device memory ran out although the process would have fitted into its fair share of the
-    device."""
-    sizes = []
-    for pattern in (_ASKED, _OWN, _TOTAL):
-        found = pattern.search(message)
-        if found is None:
-            return False
-        sizes.append(float(found[1]) * {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[found[2]])
-    asked, own, total = sizes
-    return asked + own <= FAIR_SHARE * total
-
-
 def verdict_of(failure: PartyFailure, shared: bool = False) -> tuple[Status, str]:
     """Returns the verdict that a party's failure implies for the program. There is no verdict if another side failed, or if others took the memory:
     verifications that share the device (`shared`), or any process, if the program would have fitted into its fair share."""
@@ -70,7 +50,8 @@ def verdict_of(failure: PartyFailure, shared: bool = False) -> tuple[Status, str
             "inconclusive",
             f"this host is busy: other verifications use the device, and too little of its memory was free: {failure.message[:300]}",
         )
-    if failure.error_class == "OutOfMemoryError" and crowded_out(failure.message):
+    allocation = failed_allocation(failure.message) if failure.error_class == "OutOfMemoryError" else None
+    if allocation is not None and allocation.crowded_out:
         return "inconclusive", f"this host is busy: other processes hold most of the device's memory: {failure.message[:300]}"
     if failure.kind == "raised":
         if failure.error_class == "RequestError" or "was not built beforehand" in failure.message:

@@ -6,11 +6,11 @@ instead), a view of an outside tensor may move on by the same distance in every 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import eq
 from typing import Any
 from weakref import WeakKeyDictionary
-
-import numpy as np
 
 from compiler.graph.constants import CONSTANTS
 from compiler.graph.layout import SPLITS
@@ -71,10 +71,10 @@ def _find(network: Network) -> Passes | None:
     if len(nodes) < 2 * LEAST_PASSES:
         return None
     numbers: dict[Any, int] = {}
-    signs = np.array([numbers.setdefault(_signature(network, node), len(numbers)) for node in nodes])
+    signs = [numbers.setdefault(_signature(network, node), len(numbers)) for node in nodes]
     best: tuple[int, int, int] = (0, 0, 0)  # operators in the run, its length per pass, its first operator
     for period in range(2, min(LONGEST, len(nodes) // LEAST_PASSES) + 1):
-        begin, length = _longest(signs[:-period] == signs[period:])
+        begin, length = _longest(signs, period)
         if length + period >= LEAST_PASSES * period and length + period > best[0] + period:
             best = (length + period, period, begin)
     covered, period, begin = best
@@ -88,14 +88,11 @@ def _find(network: Network) -> Passes | None:
     return None
 
 
-def _longest(equal: Any) -> tuple[int, int]:
-    """Returns the begin and the length of the longest run of true elements."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], equal.astype(np.int8), [0]))))
-    if not len(edges):
-        return 0, 0
-    lengths = edges[1::2] - edges[::2]
-    at = int(lengths.argmax())
-    return int(edges[2 * at]), int(lengths[at])
+def _longest(signs: Sequence[int], period: int) -> tuple[int, int]:
+    """Returns the begin and the length of the longest run of elements that equal the one `period` further on."""
+    equal = bytes(map(eq, signs, signs[period:]))
+    run = max(equal.split(b"\0"), key=len)
+    return equal.find(run), len(run)
 
 
 def _signature(network: Network, node: Node) -> Any:
