@@ -190,14 +190,14 @@ def test_equal_groups_that_need_each_other_are_told_from_those_that_do_not():
     def node(name, op, *reads):
         return {"name": name, "op": op, "args": [{"ref": read} for read in reads], "outputs": [spec]}
 
-    nodes, state = [], "x0"
+    nodes, state = [], "x12"
     for at in range(12):
         nodes += [node(f"in{at}", "aten.linear.default", f"x{at}", "w"), node(f"of{at}", "aten.linear.default", state, "w")]
         nodes += [node(f"state{at}", "aten.sort.default", f"both{at}")]
         nodes.insert(-1, node(f"both{at}", "aten.add.Tensor", f"in{at}", f"of{at}"))
         state = f"state{at}"
     weight = {"name": "w", "kind": "parameter", "target": "w", "spec": {"shape": [256, 256], "dtype": "float32"}}
-    inputs = [{"name": f"x{at}", "kind": "user", "spec": spec, "index": at} for at in range(12)]
+    inputs = [{"name": f"x{at}", "kind": "user", "spec": spec, "index": at} for at in range(13)]
     graph = Graph.model_validate({"inputs": [*inputs, weight], "nodes": nodes, "outputs": [{"ref": state}], "output_tree": 0})
     groups = [group(f"g{at}", [made["name"]], 10**6) for at, made in enumerate(nodes, start=1)]
     for one in groups:
