@@ -21,6 +21,7 @@ from verifier.graph import ASSERTION, Node
 
 LEAST_PASSES = 8
 LONGEST = 400  # operators per pass
+MOST_RUNS = 12  # that are searched for passes, the longest first
 CAT = "aten.cat.default"
 
 
@@ -51,13 +52,13 @@ class Passes:
         return [*(name for one in self.names for name in one), *(stack.name for stack in self.stacks)]
 
 
-_FOUND: WeakKeyDictionary[Network, Passes | None] = WeakKeyDictionary()
+_FOUND: WeakKeyDictionary[Network, dict[str, Passes]] = WeakKeyDictionary()
 
 
-def passes_of(network: Network) -> Passes | None:
-    """Returns the passes of the network's loop, or None if it has none. The result is computed once for each network."""
+def passes_of(network: Network) -> dict[str, Passes]:
+    """Returns the passes of each of the network's loops under the name of the loop's first operator. They are found once for each network."""
     if network not in _FOUND:
-        _FOUND[network] = _find(network)
+        _FOUND[network] = {one.names[0][0]: one for one in _Search(network).found()}
     return _FOUND[network]
 
 
@@ -66,36 +67,83 @@ def computes(network: Network, node: Node) -> bool:
     return not (network.is_view(node.name) or node.op in SPLITS or short(node) in CONSTANTS or network.of_weights(node.name))
 
 
-def _find(network: Network) -> Passes | None:
-    nodes = [node for node in network.nodes.values() if computes(network, node)]
-    if len(nodes) < 2 * LEAST_PASSES:
+class _Search:
+    """Looks for runs of operators that equal those a period earlier, and for the passes in each of them."""
+
+    def __init__(self, network: Network):
+        self.network = network
+        self.nodes = [node for node in network.nodes.values() if computes(network, node)]
+        numbers: dict[Any, int] = {}
+        self.signs = np.array([numbers.setdefault(_signature(network, node), len(numbers)) for node in self.nodes])
+        place = {node.name: at for at, node in enumerate(self.nodes)}
+        bases = [[network.base(name) for name in refs([node.args, list(node.kwargs.values())])] for node in self.nodes]
+        self.operands = [[(base, place.get(base, -1)) for base in own] for own in bases]
+
+    def found(self) -> list[Passes]:
+        """Returns the loops, each of which covers operators that no other covers."""
+        found, waiting = [], [(0, len(self.nodes))]
+        while waiting:
+            begin, end = waiting.pop()
+            passes = self._largest(begin, end)
+            if passes is not None:
+                found.append(passes)
+                first = next(at for at in range(begin, end) if self.nodes[at].name == passes.names[0][0])
+                waiting += [(begin, first), (first + len(passes.names) * len(passes.names[0]), end)]
+        return found
+
+    def _largest(self, begin: int, end: int) -> Passes | None:
+        """Returns the loop that covers most of the operators from `begin` to `end`."""
+        runs = []
+        signs = self.signs[begin:end]
+        for period in range(2, min(LONGEST, (end - begin) // LEAST_PASSES) + 1):
+            runs += [(length + period, period, begin + at) for at, length in _runs(signs[:-period] == signs[period:], (LEAST_PASSES - 1) * period)]
+        runs.sort(key=lambda run: (-run[0], run[1]))
+        for covered, period, first in runs[:MOST_RUNS]:
+            for number, start in self._candidates(first, first + covered, period):
+                names = [[node.name for node in self.nodes[start + at * period : start + (at + 1) * period]] for at in range(number)]
+                passes = _aligned(self.network, names)
+                if passes is not None:
+                    return passes
         return None
-    numbers: dict[Any, int] = {}
-    signs = np.array([numbers.setdefault(_signature(network, node), len(numbers)) for node in nodes])
-    best: tuple[int, int, int] = (0, 0, 0)  # operators in the run, its length per pass, its first operator
-    for period in range(2, min(LONGEST, len(nodes) // LEAST_PASSES) + 1):
-        begin, length = _longest(signs[:-period] == signs[period:])
-        if length + period >= LEAST_PASSES * period and length + period > best[0] + period:
-            best = (length + period, period, begin)
-    covered, period, begin = best
-    for shift in range(min(period, covered % period + 1) if covered else 0):
-        number = (covered - shift) // period
-        first = begin + shift
-        names = [[node.name for node in nodes[first + at * period : first + (at + 1) * period]] for at in range(number)]
-        found = _aligned(network, names)
-        if found is not None:
-            return found
-    return None
+
+    def _candidates(self, begin: int, end: int, period: int) -> list[tuple[int, int]]:
+        """Returns (number of passes, first operator), most passes first, for the parts of a run in which operands correspond from pass to pass. Only
+        the first pass may read something else than the value of the pass before."""
+        found = []
+        last, other = end, end  # exclusive ends of passes that begin at `start`, by the operands from there on and from its second pass on
+        ends = {}
+        for at in range(end - period - 1, begin - 1, -1):
+            kind = self._relation(at, period)
+            if at + period < end - period:
+                other = min(other, ends.get(at + period, end))
+            if kind == "other":
+                last = at + period
+            ends[at] = at + period if kind == "initial" else end
+            number = (min(last, other) - at) // period
+            if number >= LEAST_PASSES:
+                found.append((number, at))
+        return sorted(found, key=lambda one: (-one[0], one[1]))[:period]
+
+    def _relation(self, at: int, period: int) -> str:
+        """Compares an operator's operands with those of the operator a period later: "same" means that they correspond, "initial" that they do if
+        the former is in the first pass."""
+        found = "same"
+        for (base, one), (other, later) in zip(self.operands[at], self.operands[at + period], strict=True):
+            if later >= 0 and later not in (one, one + period):
+                found = "initial"
+            elif later < 0 and base != other and not all(self._constant(name) for name in (base, other)):
+                return "other"
+        return found
+
+    def _constant(self, name: str) -> bool:
+        node = self.network.nodes.get(name)
+        return node is not None and short(node) in CONSTANTS
 
 
-def _longest(equal: Any) -> tuple[int, int]:
-    """Returns the begin and the length of the longest run of true elements."""
+def _runs(equal: Any, least: int) -> list[tuple[int, int]]:
+    """Returns the begin and the length of each run of at least `least` true elements."""
     edges = np.flatnonzero(np.diff(np.concatenate(([0], equal.astype(np.int8), [0]))))
-    if not len(edges):
-        return 0, 0
-    lengths = edges[1::2] - edges[::2]
-    at = int(lengths.argmax())
-    return int(edges[2 * at]), int(lengths[at])
+    return [(int(begin), int(end - begin)) for begin, end in zip(edges[::2], edges[1::2], strict=True) if end - begin >= least]
 
 
 def _signature(network: Network, node: Node) -> Any:

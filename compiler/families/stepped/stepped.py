@@ -34,8 +34,8 @@ class Steps:
     def match(self, network: Network, node: Node, setting: Setting) -> Match | None:
         if node.op == CAT and len(node.args[0]) > 4 or setting.figures.kind != "cuda":
             return None
-        passes = passes_of(network)
-        if passes is None or node.name != passes.names[0][0]:
+        passes = passes_of(network).get(node.name)
+        if passes is None:
             return None
         body = body_of(network, passes)
         if all(isinstance(piece, Loop) for piece in body.pieces):
