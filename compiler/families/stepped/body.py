@@ -6,7 +6,7 @@ memory, where later pieces and the next pass read it. Pointwise operators are co
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from compiler.families.epilogue import Prologue, build_prologue
@@ -22,6 +22,7 @@ from verifier.graph import Node
 
 PRODUCTS = ("linear", "mm", "matmul")
 ROW_OPERATORS = ("layer_norm", "softmax", "log_softmax", "sum", "mean", "amax", "logsumexp")
+NUMBERS = ("float32", "int64", "int32")  # types of numbers that may differ from pass to pass
 RESERVED = ("row", "at", "i", "step", "first", "rows", "value", "memory", "warp", "lane", "parts", "x", "out", "total", "most", "scale", "mean")
 
 
@@ -93,6 +94,14 @@ class Pointer:
     step: int
 
 
+@dataclass(frozen=True)
+class Table:
+    """Numbers that differ from pass to pass, one for each, as texts of `dtype`."""
+
+    dtype: str
+    numbers: tuple[str, ...]
+
+
 @dataclass
 class Body:
     """A pass. `carried` pairs the slot that the next pass reads with the slot of the new value, and `begins` fills the former before the first
@@ -104,7 +113,7 @@ class Body:
     carried: list[tuple[Slot, Slot]] = field(default_factory=list)
     begins: list[Loop] = field(default_factory=list)
     pointers: dict[tuple[str, int, int], Pointer] = field(default_factory=dict)
-    tables: dict[str, list[str]] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
     stacks: list[tuple[Stack, Slot]] = field(default_factory=list)
     finals: list[tuple[str, Slot]] = field(default_factory=list)
 
@@ -148,11 +157,11 @@ class _Maker:
         self.before, self.names = passes.names[0], passes.names[1]
         self.position = {name: at for at, name in enumerate(self.names)}
         self.earlier = {name: at for at, name in enumerate(self.before)}
-        shapes = [tuple(network.spec(name).shape) for name in self.names]
-        batches = {shape[0] for shape in shapes if shape}
-        if len(batches) != 1 or any(not shape for shape in shapes):
+        batch = next((network.spec(name).shape[:1] for name in self.names if not self._pointwise(name)), ())
+        self.free = self._free_of_rows(batch)
+        if not batch or any(network.spec(name).shape[:1] != batch for at, name in enumerate(self.names) if at not in self.free):
             raise Refused("the values of a pass do not all have the same number of rows")
-        self.body = Body(len(passes.names), batches.pop())
+        self.body = Body(len(passes.names), batch[0])
         self.carried = {at: self._slot(f"carried_{at}", self.names[at]) for at in sorted(passes.begins)}
         self.slots: dict[int, Slot] = {}
         self.kept = self._kept()
@@ -164,6 +173,8 @@ class _Maker:
                 continue
             into = self.slots[at] = self._slot(f"held_{at}", name)
             node = self.network.nodes[name]
+            if at in passes.varying and (not fusible(self.network, name) or reduction(self.network, node) is not None):
+                raise Refused(f"a number of {short(node)} differs from pass to pass")
             if short(node) in PRODUCTS and not fusible(self.network, name):
                 body.pieces.append(self._product(node, into))
             elif reduction(self.network, node) is not None:
@@ -188,21 +199,36 @@ class _Maker:
             raise Refused(f"a value of {spec.dtype} is needed from one piece of a pass to another")
         return Slot(name, count(spec) // spec.shape[0])
 
+    def _pointwise(self, name: str) -> bool:
+        return fusible(self.network, name) and reduction(self.network, self.network.nodes[name]) is None
+
+    def _free_of_rows(self, batch: tuple[int, ...]) -> set[int]:
+        """Returns the positions of values that are the same for all rows, such as the size of a step. Loops compute them where they read them."""
+        found: set[int] = set()
+        for at, name in enumerate(self.names):
+            node = self.network.nodes[name]
+            bases = [self.network.base(one) for one in refs([node.args, list(node.kwargs.values())])]
+            own = any(base in self.earlier or base in self.position and self.position[base] not in found for base in bases)
+            if self._pointwise(name) and self.network.spec(name).shape[:1] != batch and not own:
+                found.add(at)
+        return found
+
     def _kept(self) -> set[int]:
         """Returns the positions of the values that stay in shared memory."""
         network = self.network
         found = {*self.passes.begins, *self.passes.finals, *(stack.position for stack in self.passes.stacks)}
         for at, name in enumerate(self.names):
             node = network.nodes[name]
-            pointwise = fusible(network, name) and reduction(network, node) is None
-            if not pointwise:
+            if not self._pointwise(name):
                 found |= {at, *(self.position[base] for base in map(network.base, refs(node.args)) if base in self.position)}
-            elif node.outputs[0].dtype == "float32":
+            elif node.outputs[0].dtype == "float32" and at not in self.free:
                 users = network.users[name]
                 readers = [user for user in users if user in self.position]
                 shape = network.spec(name).shape
                 if len(readers) != 1 or len(users) != 1 or network.spec(readers[0]).shape != shape:
                     found.add(at)
+        if found & self.free:
+            raise Refused("a value without rows is needed as a whole")
         return found
 
     # -- pieces ---------------------------------------------------------------------------------------------------------------
@@ -310,7 +336,7 @@ class _Maker:
         loop = Loop(into, first, {})
         zeroth = None
         if self.passes.varying & set(members):
-            zeroth = self._prologue(self.before[at], [self.before[one] for one in members]).kernel
+            zeroth = self._prologue(self.before[at], [self.before[one] for one in members], set(self.passes.begins.values())).kernel
         self._placed(loop, kernels, 1, zeroth)
         return loop
 
@@ -326,11 +352,11 @@ class _Maker:
                     waiting.append(one)
         return sorted(found)
 
-    def _prologue(self, value: str, members: list[str]) -> Prologue:
+    def _prologue(self, value: str, members: list[str], loaded: Collection[str] = ()) -> Prologue:
         if self.network.spec(value).dtype != "float32":
             raise Refused("a value in another type than float32")
         rank = len(self.network.spec(value).shape)
-        return build_prologue(self.network, value, members, (1, rank - 1) if rank > 1 else (1,), RESERVED)
+        return build_prologue(self.network, value, members, (1, rank - 1) if rank > 1 else (1,), RESERVED, loaded, apart=True)
 
     # -- addresses ------------------------------------------------------------------------------------------------------------
 
@@ -338,8 +364,10 @@ class _Maker:
         """Points the accesses of the first of `kernels` (the same loop in consecutive passes, from pass `number` on) to slots and outside tensors,
         and turns numbers that differ between passes into reads of a table. `zeroth` is the loop of the first pass."""
         kernel, other = kernels[0], kernels[1] if len(kernels) > 1 else None
-        for one in (*kernels, *([zeroth] if zeroth else [])):
+        for one in kernels:
             self._filled(one)
+        if zeroth is not None:
+            self._filled(zeroth, set(self.passes.begins.values()))
         forms = {tuple((op.kind, op.args, op.dtype) for op in one.ops.values()) for one in (*kernels, *([zeroth] if zeroth else []))}
         if len(forms) > 1:
             raise Refused("a pass is computed in another way than the one before")
@@ -376,21 +404,23 @@ class _Maker:
         reach = access.offset + sum((size - 1) * stride for size, stride in zip(kernel.sizes[1:], access.strides[1:], strict=True) if stride > 0)
         if access.strides[0] != slot.width and kernel.sizes[0] > 1 or any(stride < 0 for stride in access.strides) or access.offset < 0:
             raise Refused("a row reads another one")
-        if not gathers and reach >= slot.width or gathers and not 0 < access.index_stride < slot.width + 1:
+        if not gathers and reach >= slot.width or gathers and not 0 <= access.index_stride <= slot.width:
             raise Refused("a row reads another one")
         same = not gathers and not access.offset and slot.width == loop.into.width
         same = same and access.strides[1:] == tuple(_steps(tuple(kernel.sizes[1:])))
         loop.reads[slot.name] = loop.reads.get(slot.name, True) and same
         access.argument, access.strides = slot.name, (slot.pitch, *access.strides[1:])
 
-    def _filled(self, kernel: Kernel) -> None:
-        """Replaces reads of tensors that are filled with one number by the number."""
+    def _filled(self, kernel: Kernel, kept: Collection[str] = ()) -> None:
+        """Replaces reads of tensors that are filled with one number by the number, except the tensors in `kept`."""
         for op in kernel.ops.values():
             node = self.network.nodes.get(kernel.arguments[op.access.argument].value) if op.access.argument else None
-            if node is not None and short(node) in CONSTANTS:
-                if short(node) == "arange" or op.dtype != "float32":
-                    raise Refused("a pass reads whole numbers that forward creates")
-                op.kind, op.args, op.attr, op.access = "const", (), float(filled_with(node)), Access("", ())
+            if node is not None and short(node) in CONSTANTS and node.name not in kept:
+                if short(node) == "arange" or op.dtype not in (*NUMBERS, "bool"):
+                    raise Refused("a pass reads numbers of another kind that forward creates")
+                number = filled_with(node)
+                number = float(number) if op.dtype == "float32" else bool(number) if op.dtype == "bool" else int(number)
+                op.kind, op.args, op.attr, op.access = "const", (), number, Access("", ())
         wanted = {list(kernel.ops)[-1]}
         for op in reversed(list(kernel.ops.values())):
             if op.name in wanted:
@@ -405,13 +435,14 @@ class _Maker:
             texts = [constant(op.attr, op.dtype) for op in ops]
             if len(set(texts)) == 1:
                 continue
-            if ops[0].dtype != "float32":
-                raise Refused("a whole number differs from pass to pass")
-            name = next((known for known, values in self.body.tables.items() if values == texts), f"table_{len(self.body.tables)}")
-            self.body.tables[name] = texts
+            table = Table(ops[0].dtype, tuple(texts))
+            if table.dtype not in NUMBERS:
+                raise Refused(f"a constant of {table.dtype} differs from pass to pass")
+            name = next((known for known, other in self.body.tables.items() if other == table), f"table_{len(self.body.tables)}")
+            self.body.tables[name] = table
             own = next(op for op in kernel.ops.values() if op.name == ops[1].name)
             own.kind, own.attr, own.access = "load", None, Access(f"{name}_now", (0,) * len(kernel.sizes))
-            arguments[f"{name}_now"] = Argument(f"{name}_now", name, "float32", len(texts))
+            arguments[f"{name}_now"] = Argument(f"{name}_now", name, table.dtype, len(texts))
 
 
 def _steps(shape: Iterable[int]) -> list[int]:

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from compiler.graph.constants import CONSTANTS
+from compiler.graph.constants import CONSTANTS, filled_with
 from compiler.graph.layout import SPLITS
 from compiler.graph.network import Network, count, refs
 from compiler.graph.reductions import short
@@ -23,6 +23,7 @@ LEAST_PASSES = 8
 LONGEST = 400  # operators per pass
 MOST_RUNS = 12  # that are searched for passes, the longest first
 CAT = "aten.cat.default"
+TAKE_NUMBERS = ("aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor", "aten.div.Tensor")
 
 
 @dataclass(frozen=True)
@@ -148,16 +149,22 @@ def _runs(equal: Any, least: int) -> list[tuple[int, int]]:
 
 def _signature(network: Network, node: Node) -> Any:
     specs = tuple((tuple(spec.shape), spec.dtype) for spec in node.outputs)
-    return node.op, specs, _form(node.args), tuple(sorted((key, _form(value)) for key, value in node.kwargs.items()))
+    return node.op, specs, _form(node.args, _scalars(node)), tuple(sorted((key, _form(value)) for key, value in node.kwargs.items()))
 
 
-def _form(value: Any) -> Any:
-    """Returns an argument without the names of tensors and without the values of floating-point numbers."""
+def _scalars(node: Node) -> bool:
+    """Returns whether whole numbers among the operator's arguments are operands, not axes or sizes."""
+    return node.op.endswith(".Scalar") or node.op in TAKE_NUMBERS
+
+
+def _form(value: Any, whole: bool = False) -> Any:
+    """Returns an argument without the names of tensors and without the values of floating-point numbers, nor of `whole` ones."""
     if isinstance(value, dict):
         return "ref" if "ref" in value else "number" if "float" in value else str(value)
     if isinstance(value, (list, tuple)):
-        return tuple(_form(one) for one in value)
-    return "number" if isinstance(value, float) else (type(value).__name__, value)
+        return tuple(_form(one, whole) for one in value)
+    number = isinstance(value, float) or whole and isinstance(value, int) and not isinstance(value, bool)
+    return "number" if number else (type(value).__name__, value)
 
 
 def _numbers(value: Any) -> list[Any]:
@@ -165,7 +172,7 @@ def _numbers(value: Any) -> list[Any]:
         return [value["float"]] if "float" in value else []
     if isinstance(value, (list, tuple)):
         return [number for one in value for number in _numbers(one)]
-    return [value] if isinstance(value, float) else []
+    return [value] if isinstance(value, (float, int)) else []
 
 
 def _aligned(network: Network, names: list[list[str]]) -> Passes | None:
@@ -212,9 +219,11 @@ def _same_role(network: Network, found: Passes, place: dict[str, tuple[int, int]
         return False
     makers = [network.nodes.get(name) for name in column]
     if all(maker is not None and short(maker) in CONSTANTS for maker in makers):
-        if len({tuple(map(str, _numbers(maker.args))) for maker in makers if maker is not None}) > 1:
+        if any(maker is not None and short(maker) == "arange" for maker in makers):
+            return len({str(maker.args) for maker in makers if maker is not None}) == 1
+        if len({str(filled_with(maker)) for maker in makers if maker is not None}) > 1:
             found.varying.add(at)
-        return len({_form(maker.args) for maker in makers if maker is not None}) == 1
+        return True
     if len(set(bases)) > 1:
         return False
     moving = [network.layouts[name] for name in column]

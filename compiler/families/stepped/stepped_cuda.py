@@ -129,7 +129,10 @@ class Kernel:
         taken = [*self.arguments, *(Argument(name, "", "float32", 0, read=True) for name in self.weights.values())]
         names = ", ".join(argument.name for argument in taken)
         head = f"__global__ void __launch_bounds__({block.threads}) {NAME}_kernel({parameters(taken, '__restrict__')}) {{"
-        tables = [f"static __device__ const float {NAME}_{name}[{len(values)}] = {{{', '.join(values)}}};" for name, values in body.tables.items()]
+        tables = [
+            f"static __device__ const {POINTED[table.dtype]} {NAME}_{name}[{len(table.numbers)}] = {{{', '.join(table.numbers)}}};"
+            for name, table in body.tables.items()
+        ]
         source = "\n".join([*tables, head, *indented(lines), "}", ""])
         shared = block.shared_bytes(body)
         launch = Launch(f"{NAME}_kernel", str(block.blocks(body)), block.threads, names, shared, asks=shared > 46 << 10)
@@ -198,7 +201,7 @@ class Kernel:
         self.behind, self.busy = {}, False
         lines = [f"const {POINTED[self.work.network.spec(p.value).dtype]}* const {p.name}_now = {p.name} + (long long)step * {p.step};"
                  for p in body.pointers.values() if p.step]  # fmt: skip
-        lines += [f"const float* const {name}_now = {NAME}_{name} + step;" for name in body.tables]
+        lines += [f"const {POINTED[table.dtype]}* const {name}_now = {NAME}_{name} + step;" for name, table in body.tables.items()]
         stacks = {id(piece): [stack for stack, slot in body.stacks if slot == piece.into] for piece in body.pieces}
         for piece in body.pieces:
             lines += self.piece(piece)
@@ -353,7 +356,7 @@ class Kernel:
         else:
             whole = self.work.network.spec(stack.name).shape
             texts = [step, "first + row", "i"] if whole[0] == self.body.steps != self.body.steps * batch else [f"{step} * {batch} + first + row", "i"]
-        return self.result(stack.name, slot, texts, f"(long long){step} * {stack.steps} + (first + row) * {stack.rows} + i")
+        return self.result(stack.name, slot, texts, f"(long long){step} * {stack.steps} + (long long)(first + row) * {stack.rows} + i")
 
     def final(self, name: str, slot: Slot) -> list[str]:
         return self.result(name, slot, ["first + row", "i"], f"(long long)(first + row) * {slot.width} + i")
