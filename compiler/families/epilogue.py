@@ -181,9 +181,9 @@ def build_prologue(
     loaded: Collection[str] = (),
     apart: bool = False,
 ) -> Prologue:
-    """Builds the prologue that computes `value`, an input that only the anchor reads. `value` is the last of `members`. Filled tensors in `loaded` are
-    read like others, and equal numbers stay `apart` if told so: then prologues that differ in numbers alone have the same operations. Raises
-    `Refused`."""
+    """Builds the prologue that computes `value`, an input that only the anchor reads. `value` is the last of `members`. Filled tensors in `loaded`
+    are read like others. With `apart`, equal numbers stay operations of their own, so that prologues that differ in numbers alone have the same
+    operations. Raises `Refused`."""
     spec = network.spec(value)
     builder = ShapedBuilder(network, members, tuple(spec.shape))
     builder.loaded, builder.apart = loaded, apart
