@@ -23,7 +23,8 @@ from verifier.graph import Node
 PRODUCTS = ("linear", "mm", "matmul")
 ROW_OPERATORS = ("layer_norm", "softmax", "log_softmax", "sum", "mean", "amax", "logsumexp")
 NUMBERS = ("float32", "int64", "int32")  # types of numbers that may differ from pass to pass
-RESERVED = ("row", "at", "i", "step", "first", "rows", "value", "memory", "warp", "lane", "parts", "x", "out", "total", "most", "scale", "mean")
+RESERVED = ("row", "at", "i", "step", "first", "rows", "value", "outside", "memory", "warp", "lane", "parts", "x", "out", "total", "most", "scale",
+            "mean")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,7 @@ class Body:
     pointers: dict[tuple[str, int, int], Pointer] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
     stacks: list[tuple[Stack, Slot]] = field(default_factory=list)
+    others: list[tuple[Stack, int, Loop]] = field(default_factory=list)  # what fills parts of stacks that no pass computes
     finals: list[tuple[str, Slot]] = field(default_factory=list)
 
     @property
@@ -127,7 +129,7 @@ class Body:
 
     @property
     def loops(self) -> list[Loop]:
-        return [*self.begins, *(piece for piece in self.pieces if isinstance(piece, Loop))]
+        return [*self.begins, *(loop for _, _, loop in self.others), *(piece for piece in self.pieces if isinstance(piece, Loop))]
 
     @property
     def flops(self) -> int:
@@ -183,15 +185,24 @@ class _Maker:
                 body.pieces.append(self._loop(at, into))
         for at, slot in self.carried.items():
             body.carried.append((slot, self.slots[at]))
-            value = passes.begins[at]
-            if self.network.spec(value).shape[:1] != (body.batch,):
-                raise Refused("an initial value has another number of rows")
-            loop = Loop(slot, self._prologue(value, []), {})
-            self._placed(loop, [loop.prologue.kernel], 0)
-            body.begins.append(loop)
+            body.begins.append(self._from_outside(passes.begins[at], slot))
         body.stacks = [(stack, self.slots[stack.position]) for stack in passes.stacks]
+        body.others = [(stack, at, self._from_outside(value, slot)) for stack, slot in body.stacks for at, value in stack.others]
         body.finals = [(passes.names[-1][at], self.slots[at]) for at in passes.finals]
         return body
+
+    def _from_outside(self, value: str, into: Slot) -> Loop:
+        """Returns a loop over the rows of a value that exists before the first pass."""
+        network = self.network
+        while network.spec(value).shape[:1] != (self.body.batch,) and network.is_view(value) and network.layouts[value].contiguous:
+            value = network.nodes[value].args[0]["ref"]
+        node, spec = network.nodes.get(value), network.spec(value)
+        filled = node is not None and short(node) in CONSTANTS
+        if not filled and (spec.shape[:1] != (self.body.batch,) or count(spec) != self.body.batch * into.width):
+            raise Refused("an initial value has another number of rows")
+        loop = Loop(into, self._prologue(value, []), {})
+        self._placed(loop, [loop.prologue.kernel], 0)
+        return loop
 
     def _slot(self, name: str, value: str) -> Slot:
         spec = self.network.spec(value)

@@ -28,14 +28,22 @@ TAKE_NUMBERS = ("aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor", "aten.d
 
 @dataclass(frozen=True)
 class Stack:
-    """A concatenation of one value of all passes, in order or backwards. Element `at` of row `row` of its part `step` is at
-    step * `steps` + row * `rows` + at."""
+    """A concatenation of one value of all passes, in order or backwards, and of values from outside. Element `at` of row `row` of its part `step` is
+    at step * `steps` + row * `rows` + at. The passes have the parts from `lead` on; `others` pairs the numbers of the other parts with their
+    values."""
 
     name: str
     position: int
     steps: int
     rows: int
+    parts: int
     backwards: bool = False
+    lead: int = 0
+    others: tuple[tuple[int, str], ...] = ()
+
+    def apart(self, first: int, batch: int) -> bool:
+        """Returns whether the parts have an axis of their own, the `first` one of the result, before that of the `batch`."""
+        return self.steps > self.rows and first == self.parts != self.parts * batch
 
 
 @dataclass
@@ -253,10 +261,16 @@ def _results(network: Network, found: Passes, place: dict[str, tuple[int, int]])
 
 def _stack(network: Network, found: Passes, place: dict[str, tuple[int, int]], name: str) -> Stack | None:
     node = network.nodes[name]
-    if node.op != CAT or len(node.args[0]) != len(found.names):
+    if node.op != CAT or len(node.args[0]) < len(found.names):
         return None
-    parts = [part["ref"] for part in node.args[0]]
-    owners = [place.get(network.base(part)) for part in parts]
+    every = [part["ref"] for part in node.args[0]]
+    owned = [place.get(network.base(part)) for part in every]
+    lead = next((at for at, owner in enumerate(owned) if owner is not None), len(every))
+    end = lead + len(found.names)
+    parts, owners = every[lead:end], owned[lead:end]
+    others = tuple((at, part) for at, part in enumerate(every) if not lead <= at < end)
+    if len(parts) < len(found.names) or any(owned[at] is not None or network.spec(part) != network.spec(parts[0]) for at, part in others):
+        return None
     if owners[0] is None:
         return None
     backwards = owners[0][0] > 0
@@ -272,10 +286,10 @@ def _stack(network: Network, found: Passes, place: dict[str, tuple[int, int]], n
         return None
     width = count(value) // value.shape[0]
     if axis == 0:
-        return Stack(name, owners[0][1], count(value), width, backwards)
+        return Stack(name, owners[0][1], count(value), width, len(every), backwards, lead, others)
     if shape[0] != value.shape[0]:
         return None
-    return Stack(name, owners[0][1], width, width * len(parts), backwards)
+    return Stack(name, owners[0][1], width, width * len(every), len(every), backwards, lead, others)
 
 
 def _apart(network: Network, found: Passes) -> bool:

@@ -48,7 +48,7 @@ class Steps:
         results = [*(stack.name for stack, _ in body.stacks), *(name for name, _ in body.finals)]
         value, shape = results[0], network.spec(results[0]).shape
         groups = (1, len(shape) - 1) if len(shape) > 1 else (1,)
-        if body.stacks and shape[0] == body.steps != body.steps * body.batch and body.stacks[0][0].steps > body.stacks[0][0].rows:
+        if body.stacks and body.stacks[0][0].apart(shape[0], body.batch):
             groups = (1, 1, len(shape) - 2) if len(shape) > 2 else (1, 1)  # passes, rows, elements
         return Match(
             family=self.name, anchor=node.name, members=tuple(passes.members), value=value, reads=tuple(body.reads()),

@@ -194,6 +194,8 @@ class Kernel:
         lines.append("__syncthreads();")
         for loop in body.begins:
             lines += self.loop(loop)
+        for other in body.others:
+            lines += self.other(*other)
         return lines
 
     def step(self) -> list[str]:
@@ -350,21 +352,34 @@ class Kernel:
     # -- results --------------------------------------------------------------------------------------------------------------
 
     def stacked(self, stack: Stack, slot: Slot) -> list[str]:
-        step, batch, width = f"({self.body.steps - 1} - step)" if stack.backwards else "step", self.body.batch, slot.width
-        if stack.steps < stack.rows:  # each row holds its elements of all passes
-            texts = ["first + row", f"{step} * {width} + i" if width > 1 else step]
+        now = f"({stack.lead + self.body.steps - 1} - step)" if stack.backwards else f"({stack.lead} + step)" if stack.lead else "step"
+        return self.part(stack, slot.width, now, [self.held(slot)])
+
+    def part(self, stack: Stack, width: int, part: str, value: list[str]) -> list[str]:
+        """Returns a loop that stores `value` as one part of a stack."""
+        batch = self.body.batch
+        if stack.steps < stack.rows:  # each row holds its elements of all parts
+            texts = ["first + row", f"{part} * {width} + i" if width > 1 else part]
         else:
             whole = self.work.network.spec(stack.name).shape
-            texts = [step, "first + row", "i"] if whole[0] == self.body.steps != self.body.steps * batch else [f"{step} * {batch} + first + row", "i"]
-        return self.result(stack.name, slot, texts, f"(long long){step} * {stack.steps} + (long long)(first + row) * {stack.rows} + i")
+            texts = [part, "first + row", "i"] if stack.apart(whole[0], batch) else [f"{part} * {batch} + first + row", "i"]
+        return self.result(stack.name, width, texts, f"(long long){part} * {stack.steps} + (long long)(first + row) * {stack.rows} + i", value)
+
+    def other(self, stack: Stack, at: int, loop: Loop) -> list[str]:
+        """Returns a loop that stores a part of a stack that no pass computes."""
+        texts = ["row", "i"][: len(loop.prologue.groups)]
+        outside = ["float outside;", "{", *indented([*loop.prologue.statements(CUDA, texts, "value"), "outside = value;"]), "}"]
+        return self.part(stack, loop.into.width, str(at), [*outside, "const float value = outside;"])
 
     def final(self, name: str, slot: Slot) -> list[str]:
-        return self.result(name, slot, ["first + row", "i"], f"(long long)(first + row) * {slot.width} + i")
+        return self.result(name, slot.width, ["first + row", "i"], f"(long long)(first + row) * {slot.width} + i", [self.held(slot)])
 
-    def result(self, name: str, slot: Slot, texts: list[str], place: str) -> list[str]:
-        """Returns a loop that stores a slot as a result, or computes what depends on it. `texts` are the index variables of the tail, and `place` is
-        the position in the result."""
-        value = f"const float value = {slot.name}[row * {slot.pitch} + i];"
+    def held(self, slot: Slot) -> str:
+        return f"const float value = {slot.name}[row * {slot.pitch} + i];"
+
+    def result(self, name: str, width: int, texts: list[str], place: str, value: list[str]) -> list[str]:
+        """Returns a loop that stores `value` as an element of a result, or computes what depends on it. `texts` are the index variables of the tail,
+        and `place` is the position in the result."""
         if name == self.work.match.value:
-            return self.over(slot.width, [value, *self.work.tail.statements(CUDA, texts[: len(self.work.match.groups)], "value")])
-        return self.over(slot.width, [value, f"{self.extra[name]}[{place}] = value;"])
+            return self.over(width, [*value, *self.work.tail.statements(CUDA, texts[: len(self.work.match.groups)], "value")])
+        return self.over(width, [*value, f"{self.extra[name]}[{place}] = value;"])
