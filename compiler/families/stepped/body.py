@@ -347,7 +347,7 @@ class _Maker:
         loop = Loop(into, first, {})
         zeroth = None
         if self.passes.varying & set(members):
-            zeroth = self._prologue(self.before[at], [self.before[one] for one in members], set(self.passes.begins.values())).kernel
+            zeroth = self._prologue(self.before[at], [self.before[one] for one in members], self.passes.initial).kernel
         self._placed(loop, kernels, 1, zeroth)
         return loop
 
@@ -378,7 +378,7 @@ class _Maker:
         for one in kernels:
             self._filled(one)
         if zeroth is not None:
-            self._filled(zeroth, set(self.passes.begins.values()))
+            self._filled(zeroth, self.passes.initial)
         forms = {tuple((op.kind, op.args, op.dtype) for op in one.ops.values()) for one in (*kernels, *([zeroth] if zeroth else []))}
         if len(forms) > 1:
             raise Refused("a pass is computed in another way than the one before")

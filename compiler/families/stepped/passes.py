@@ -53,6 +53,7 @@ class Passes:
     names: list[list[str]]
     varying: set[int] = field(default_factory=set)  # positions of operators for which a number differs from pass to pass
     begins: dict[int, str] = field(default_factory=dict)  # position -> what the first pass reads in place of the previous pass's value
+    initial: set[str] = field(default_factory=set)  # what the first pass reads in these places, of which the former may be the whole
     stacks: list[Stack] = field(default_factory=list)
     finals: list[int] = field(default_factory=list)  # positions whose values of the last pass are read after the loop
 
@@ -206,8 +207,7 @@ def _same_role(network: Network, found: Passes, place: dict[str, tuple[int, int]
     evenly."""
     bases = [network.base(name) for name in column]
     own = [place.get(base) for base in bases]
-    forms = {(tuple(network.spec(name).shape), network.spec(name).dtype) for name in column}
-    if len(forms) > 1:
+    if len({_kind(network, name) for name in column}) > 1:
         return False
     if own[1] is not None:
         number, position = own[1]
@@ -219,10 +219,12 @@ def _same_role(network: Network, found: Passes, place: dict[str, tuple[int, int]
             return False
         if not since:
             return True
-        layout = network.layouts[column[1]]
-        if own[0] is not None or not layout.contiguous or layout.offset or count(network.spec(column[1])) != count(network.spec(bases[1])):
+        initial = None if own[0] is not None else _initial(network, column[0], column[1])
+        if initial is None:
             return False
-        return found.begins.setdefault(position, column[0]) == column[0]
+        found.initial.add(column[0])
+        known = found.begins.setdefault(position, initial)
+        return known == initial or _fill(network, known) is not None and str(_fill(network, known)) == str(_fill(network, initial))
     if any(one is not None for one in own):
         return False
     makers = [network.nodes.get(name) for name in column]
@@ -238,6 +240,27 @@ def _same_role(network: Network, found: Passes, place: dict[str, tuple[int, int]
     step = moving[1].offset - moving[0].offset
     even = all(layout.offset == moving[0].offset + number * step for number, layout in enumerate(moving))
     return even and len({layout.strides for layout in moving}) == 1
+
+
+def _kind(network: Network, name: str) -> Any:
+    return tuple(network.spec(name).shape), network.spec(name).dtype
+
+
+def _initial(network: Network, first: str, later: str) -> str | None:
+    """Returns what holds the initial value if the first pass reads `first` where the others read `later`, a value of the pass before or a part of
+    it."""
+    layout, whole = network.layouts[later], network.base(later)
+    if layout.contiguous and not layout.offset and count(network.spec(later)) == count(network.spec(whole)) or _fill(network, first) is not None:
+        return first
+    own, base = network.layouts[first], network.base(first)
+    same = (own.strides, own.offset) == (layout.strides, layout.offset) and network.layouts[base].contiguous
+    return base if same and network.spec(base).shape == network.spec(whole).shape else None
+
+
+def _fill(network: Network, name: str) -> Any:
+    """Returns the value of all elements of a tensor that is filled with one number, or None for any other."""
+    node = network.nodes.get(name)
+    return filled_with(node) if node is not None and short(node) in CONSTANTS and short(node) != "arange" else None
 
 
 def _results(network: Network, found: Passes, place: dict[str, tuple[int, int]]) -> bool:
@@ -269,7 +292,7 @@ def _stack(network: Network, found: Passes, place: dict[str, tuple[int, int]], n
     end = lead + len(found.names)
     parts, owners = every[lead:end], owned[lead:end]
     others = tuple((at, part) for at, part in enumerate(every) if not lead <= at < end)
-    if len(parts) < len(found.names) or any(owned[at] is not None or network.spec(part) != network.spec(parts[0]) for at, part in others):
+    if len(parts) < len(found.names) or any(owned[at] is not None or _kind(network, part) != _kind(network, parts[0]) for at, part in others):
         return None
     if owners[0] is None:
         return None
