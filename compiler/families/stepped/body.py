@@ -21,7 +21,7 @@ from compiler.kernel.fuse import fusible
 from verifier.graph import Node
 
 PRODUCTS = ("linear", "mm", "matmul")
-ROW_OPERATORS = ("layer_norm", "softmax", "log_softmax", "sum", "mean", "amax", "logsumexp")
+ROW_OPERATORS = ("layer_norm", "softmax", "log_softmax", "sum", "mean", "amax", "amin", "logsumexp", "linalg_vector_norm", "var", "std")
 NUMBERS = ("float32", "int64", "int32")  # types of numbers that may differ from pass to pass
 RESERVED = ("row", "at", "i", "step", "first", "rows", "value", "outside", "memory", "warp", "lane", "parts", "x", "out", "total", "most", "scale",
             "mean")  # fmt: skip
@@ -77,6 +77,7 @@ class RowOperator(Piece):
     scale: str = ""  # a layer norm's weight and bias, as graph values
     shift: str = ""
     eps: float = 0.0
+    correction: int = 0  # of a variance: the number subtracted from the number of elements
 
 
 @dataclass
@@ -251,26 +252,27 @@ class _Maker:
         bias = node.args[2]["ref"] if len(node.args) > 2 and node.args[2] is not None else ""
         if len(self.network.spec(x).shape) != 2 or len(self.network.spec(weight).shape) != 2:
             raise Refused("a product of other than two matrices")
-        matrix = self._weight(weight, transposed=short(node) == "linear")
+        matrix = self._weight(weight, node.name, transposed=short(node) == "linear")
         if bias and not self._steady(bias):
             raise Refused("a bias that forward computes")
         return Product(into, self._operand(x, node.name), matrix, bias)
 
-    def _weight(self, value: str, transposed: bool) -> Weight:
+    def _weight(self, value: str, reader: str, transposed: bool) -> Weight:
         layout = self.network.layouts[value]
         rows, columns = self.network.spec(value).shape
-        turned = layout.strides == (1, rows)
-        if (
-            not self.network.made_once(layout.base)
-            or layout.offset
-            or not (turned or layout.contiguous)
-            or self.network.spec(value).dtype != "float32"
-        ):
+        if not self.network.made_once(layout.base) or self.network.spec(value).dtype != "float32":
             raise Refused("the weights of a product change from call to call")
-        if count(self.network.spec(layout.base)) != rows * columns or len(self.network.spec(layout.base).shape) != 2:
-            raise Refused("the weights of a product are a part of a tensor")
-        code = "{0}.contiguous()" if turned == transposed else "{0}.t().contiguous()"
-        return Weight(layout.base, code, *((columns, rows) if transposed else (rows, columns)))
+        if self.network.layouts[self._twin(value, reader)] != layout:
+            raise Refused("the weights of a product change from pass to pass")
+        turned = layout.strides == (1, rows)
+        if count(self.network.spec(layout.base)) == rows * columns and (turned or layout.contiguous):
+            code = "{0}" if turned == transposed else "{0}.t()"
+            code = code if len(self.network.spec(layout.base).shape) == 2 else ""
+        else:
+            code = ""
+        if not code:
+            code = f"{{0}}.contiguous().as_strided({(rows, columns)}, {tuple(layout.strides)}, {layout.offset})" + ".t()" * transposed
+        return Weight(layout.base, f"{code}.contiguous()", *((columns, rows) if transposed else (rows, columns)))
 
     def _steady(self, value: str) -> bool:
         spec = self.network.spec(value)
@@ -325,14 +327,30 @@ class _Maker:
             found.scale, found.shift = names
             found.eps = float(plain(node.args[4])) if len(node.args) > 4 else 1e-5
             return found
-        axes = plain(node.args[1]) if len(node.args) > 1 else None
-        axes = axes if isinstance(axes, list) else [axes]
-        known = {"sum": 3, "mean": 3, "amax": 3, "logsumexp": 3, "softmax": 3, "log_softmax": 3}[kind]
-        if axes not in ([1], [-1]) or len(node.args) > known or any(value is not None for value in node.kwargs.values()):
+        inner = reduction(self.network, node)
+        if inner is None or inner.inner != {(1, 0)} or inner.splits or node.kwargs.get("dtype") is not None:
             raise Refused(f"{kind} over other than the last of two axes")
-        if kind in ("softmax", "log_softmax") and len(node.args) > 2 and node.args[2] not in (None, False):
+        if kind in ("softmax", "log_softmax"):
+            if any(one not in (None, False) for one in node.args[2:]):
+                raise Refused(f"{kind} in another type")
+        elif kind == "linalg_vector_norm":
+            if len(node.args) > 1 and plain(node.args[1]) != 2 or len(node.args) > 4:
+                raise Refused("a norm of another kind")
+        elif kind in ("var", "std"):
+            found.correction = self._correction(node)
+            if not 0 <= found.correction < shape[1]:
+                raise Refused(f"{kind} of too few elements")
+        elif len(node.args) > 3:
             raise Refused(f"{kind} in another type")
         return found
+
+    def _correction(self, node: Node) -> int:
+        """Returns the number that a variance subtracts from the number of elements: a number of its own, or 1 unless the operator says not to."""
+        unbiased = node.args[2] if len(node.args) > 2 else node.kwargs.get("unbiased")
+        given = plain(node.kwargs.get("correction")) if node.op.endswith(".correction") else int(unbiased is not False)
+        if given is not None and given != int(given):
+            raise Refused(f"{short(node)} with a fraction as its correction")
+        return 1 if given is None else int(given)
 
     def _loop(self, at: int, into: Slot) -> Loop:
         members = self._inlined(at)

@@ -6,6 +6,7 @@ instead), a view of an outside tensor may move on by the same distance in every 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -29,7 +30,8 @@ TAKE_NUMBERS = ("aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor", "aten.d
 @dataclass(frozen=True)
 class Stack:
     """A concatenation of one value of all passes, in order or backwards, and of values from outside. Element `at` of row `row` of its part `step` is
-    at step * `steps` + row * `rows` + at. The passes have the parts from `lead` on; `others` pairs the numbers of the other parts with their
+    at step * `steps` + row * `rows` + at, or, if a row has more than `steps` elements in a part, at
+    step * `steps` + row * `rows` + at / `steps` * `parts` * `steps` + at % `steps`. The passes have the parts from `lead` on; `others` pairs the numbers of the other parts with their
     values."""
 
     name: str
@@ -250,9 +252,10 @@ def _initial(network: Network, first: str, later: str) -> str | None:
     """Returns what holds the initial value if the first pass reads `first` where the others read `later`, a value of the pass before or a part of
     it."""
     layout, whole = network.layouts[later], network.base(later)
-    if layout.contiguous and not layout.offset and count(network.spec(later)) == count(network.spec(whole)) or _fill(network, first) is not None:
-        return first
     own, base = network.layouts[first], network.base(first)
+    if layout.contiguous and not layout.offset and count(network.spec(later)) == count(network.spec(whole)) or _fill(network, first) is not None:
+        alike = own.contiguous and count(network.spec(base)) == count(network.spec(first)) and network.spec(base).shape[:1] == own.shape[:1]
+        return base if alike and network.layouts[base].contiguous else first
     same = (own.strides, own.offset) == (layout.strides, layout.offset) and network.layouts[base].contiguous
     return base if same and network.spec(base).shape == network.spec(whole).shape else None
 
@@ -303,7 +306,7 @@ def _stack(network: Network, found: Passes, place: dict[str, tuple[int, int]], n
     shape, whole = tuple(network.spec(parts[0]).shape), tuple(network.spec(name).shape)
     value = network.spec(found.names[0][owners[0][1]])
     axis = (node.args[1] if len(node.args) > 1 else 0) % len(whole)
-    if axis > 1 or count(network.spec(parts[0])) != count(value) or not value.shape:
+    if count(network.spec(parts[0])) != count(value) or not value.shape:
         return None
     if any(not network.layouts[part].contiguous or network.layouts[part].offset for part in parts):
         return None
@@ -312,7 +315,7 @@ def _stack(network: Network, found: Passes, place: dict[str, tuple[int, int]], n
         return Stack(name, owners[0][1], count(value), width, len(every), backwards, lead, others)
     if shape[0] != value.shape[0]:
         return None
-    return Stack(name, owners[0][1], width, width * len(every), len(every), backwards, lead, others)
+    return Stack(name, owners[0][1], math.prod(shape[axis:]), width * len(every), len(every), backwards, lead, others)
 
 
 def _apart(network: Network, found: Passes) -> bool:

@@ -274,6 +274,8 @@ class Kernel:
             "softmax": self.softmax,
             "log_softmax": self.log_softmax,
             "logsumexp": self.logsumexp,
+            "var": self.variance,
+            "std": self.variance,
         }.get(piece.kind)
         lines = [
             f"const float* const from = {self.place(x)} + row * {x.slot.pitch};",
@@ -337,15 +339,35 @@ class Kernel:
             "if (lane == 0) out[0] = found;",
         ]
 
+    def variance(self, piece: RowOperator) -> list[str]:
+        width = piece.x.width
+        found = f"sum_of_warp(squares) / {width - piece.correction}.0f"
+        return [
+            "float total = 0.0f, squares = 0.0f;",
+            self.lanes(width, "total += from[i];"),
+            f"const float mean = sum_of_warp(total) / {width}.0f;",
+            self.lanes(width, "squares += (from[i] - mean) * (from[i] - mean);"),
+            f"const float found = {found if piece.kind == 'var' else f'sqrtf({found})'};",
+            "if (lane == 0) out[0] = found;",
+        ]
+
     def reduced(self, piece: RowOperator) -> list[str]:
         width = piece.x.width
         if piece.kind == "amax":
             return [*self.exponentials(width), "if (lane == 0) out[0] = most;"]
+        if piece.kind == "amin":
+            return [
+                "float most = -INFINITY;  // of the negative elements",
+                self.lanes(width, "most = -from[i] > most || from[i] != from[i] ? -from[i] : most;"),
+                "most = most_of_warp(most);",
+                "if (lane == 0) out[0] = -most;",
+            ]
+        root = piece.kind == "linalg_vector_norm"
         mean = f" / {width}.0f" if piece.kind == "mean" else ""
         return [
             "float total = 0.0f;",
-            self.lanes(width, "total += from[i];"),
-            "total = sum_of_warp(total);",
+            self.lanes(width, "total += from[i] * from[i];" if root else "total += from[i];"),
+            f"total = {'sqrtf(sum_of_warp(total))' if root else 'sum_of_warp(total)'};",
             f"if (lane == 0) out[0] = total{mean};",
         ]
 
@@ -357,13 +379,15 @@ class Kernel:
 
     def part(self, stack: Stack, width: int, part: str, value: list[str]) -> list[str]:
         """Returns a loop that stores `value` as one part of a stack."""
-        batch = self.body.batch
+        batch, inner = self.body.batch, "i"
         if stack.steps < stack.rows:  # each row holds its elements of all parts
-            texts = ["first + row", f"{part} * {width} + i" if width > 1 else part]
+            if stack.steps < width:
+                inner = f"i / {stack.steps} * {stack.parts * stack.steps} + i % {stack.steps}" if stack.steps > 1 else f"i * {stack.parts}"
+            texts = ["first + row", f"{part} * {stack.steps} + {inner}" if width > 1 else part]
         else:
             whole = self.work.network.spec(stack.name).shape
             texts = [part, "first + row", "i"] if stack.apart(whole[0], batch) else [f"{part} * {batch} + first + row", "i"]
-        return self.result(stack.name, width, texts, f"(long long){part} * {stack.steps} + (long long)(first + row) * {stack.rows} + i", value)
+        return self.result(stack.name, width, texts, f"(long long){part} * {stack.steps} + (long long)(first + row) * {stack.rows} + {inner}", value)
 
     def other(self, stack: Stack, at: int, loop: Loop) -> list[str]:
         """Returns a loop that stores a part of a stack that no pass computes."""
