@@ -29,10 +29,11 @@ TAKE_NUMBERS = ("aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor", "aten.d
 
 @dataclass(frozen=True)
 class Stack:
-    """A concatenation of one value of all passes, in order or backwards, and of values from outside. Element `at` of row `row` of its part `step` is
-    at step * `steps` + row * `rows` + at, or, if a row has more than `steps` elements in a part, at
-    step * `steps` + row * `rows` + at / `steps` * `parts` * `steps` + at % `steps`. The passes have the parts from `lead` on; `others` pairs the numbers of the other parts with their
-    values."""
+    """A concatenation of one value of all passes, in order or backwards, and of values from outside.
+
+    Element `at` of row `row` of its part `step` is at step * `steps` + row * `rows` + at, or, if a row has more than `steps` elements in a part, at
+    step * `steps` + row * `rows` + at / `steps` * `parts` * `steps` + at % `steps`. The passes have the parts from `lead` on; `others` pairs the
+    numbers of the other parts with their values."""
 
     name: str
     position: int
