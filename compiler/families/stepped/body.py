@@ -358,6 +358,7 @@ class _Maker:
         kernels, first = [], None
         for number in range(1, count_of):
             own = self.passes.names[number]
+            own = own if all(own[one] for one in members) else self.passes.names[number - 1]  # the last pass, of which nothing needs this value
             prologue = self._prologue(own[at], [own[one] for one in members])
             first = first or prologue
             kernels.append(prologue.kernel)

@@ -51,7 +51,8 @@ class Stack:
 
 @dataclass
 class Passes:
-    """The operators of each pass, in the same order. A position is an operator's index in its pass."""
+    """The operators of each pass, in the same order. A position is an operator's index in its pass. The last pass may lack operators, in whose place
+    it has "": nothing needs what they would compute for a next pass."""
 
     names: list[list[str]]
     varying: set[int] = field(default_factory=set)  # positions of operators for which a number differs from pass to pass
@@ -62,7 +63,7 @@ class Passes:
 
     @property
     def members(self) -> list[str]:
-        return [*(name for one in self.names for name in one), *(stack.name for stack in self.stacks)]
+        return [*(name for one in self.names for name in one if name), *(stack.name for stack in self.stacks)]
 
 
 _FOUND: WeakKeyDictionary[Network, dict[str, Passes]] = WeakKeyDictionary()
@@ -101,7 +102,7 @@ class _Search:
             if passes is not None:
                 found.append(passes)
                 first = next(at for at in range(begin, end) if self.nodes[at].name == passes.names[0][0])
-                waiting += [(begin, first), (first + len(passes.names) * len(passes.names[0]), end)]
+                waiting += [(begin, first), (first + sum(bool(name) for one in passes.names for name in one), end)]
         return found
 
     def _largest(self, begin: int, end: int) -> Passes | None:
@@ -114,10 +115,22 @@ class _Search:
         for covered, period, first in runs[:MOST_RUNS]:
             for number, start in self._candidates(first, first + covered, period):
                 names = [[node.name for node in self.nodes[start + at * period : start + (at + 1) * period]] for at in range(number)]
-                passes = _aligned(self.network, names)
+                rest = self._rest(range(start, start + period), start + number * period, end)
+                passes = _aligned(self.network, [*names, rest]) if rest else None
+                passes = passes or _aligned(self.network, names)
                 if passes is not None:
                     return passes
         return None
+
+    def _rest(self, first: range, begin: int, end: int) -> list[str]:
+        """Returns what the operators from `begin` on, before `end`, are to a pass like the `first`: their names in its order, with "" in place of those
+        that are not there. The list is empty if none is there."""
+        names, at = [], begin
+        for one in first:
+            there = at < end and self.signs[at] == self.signs[one]
+            names.append(self.nodes[at].name if there else "")
+            at += there
+        return names if at > begin else []
 
     def _candidates(self, begin: int, end: int, period: int) -> list[tuple[int, int]]:
         """Returns (number of passes, first operator), most passes first, for the parts of a run in which operands correspond from pass to pass. Only
@@ -192,15 +205,15 @@ def _aligned(network: Network, names: list[list[str]]) -> Passes | None:
     if any(draws(node.op, node.args, node.kwargs) or node.op == ASSERTION or len(node.outputs) != 1
            for node in (network.nodes[name] for name in names[0])):  # fmt: skip
         return None
-    place = {name: (number, at) for number, one in enumerate(names) for at, name in enumerate(one)}
+    place = {name: (number, at) for number, one in enumerate(names) for at, name in enumerate(one) if name}
     found = Passes(names)
     for at in range(len(names[0])):
-        nodes = [network.nodes[one[at]] for one in names]
+        nodes = [network.nodes[one[at]] for one in names if one[at]]
         if len({tuple(map(str, _numbers([node.args, list(node.kwargs.values())]))) for node in nodes}) > 1:
             found.varying.add(at)
         columns = [refs([node.args, list(node.kwargs.values())]) for node in nodes]
         for column in zip(*columns, strict=True):
-            if not _same_role(network, found, place, at, list(column)):
+            if not _same_role(network, found, place, at, list(column)) or not names[-1][at] and not _stays_inside(network, column[-2], column[-1]):
                 return None
     return found if _results(network, found, place) and _apart(network, found) else None
 
@@ -243,6 +256,14 @@ def _same_role(network: Network, found: Passes, place: dict[str, tuple[int, int]
     step = moving[1].offset - moving[0].offset
     even = all(layout.offset == moving[0].offset + number * step for number, layout in enumerate(moving))
     return even and len({layout.strides for layout in moving}) == 1
+
+
+def _stays_inside(network: Network, one: str, other: str) -> bool:
+    """Returns whether the view that follows `other` as that follows `one` is inside the tensor too."""
+    layout, step = network.layouts[other], network.layouts[other].offset - network.layouts[one].offset
+    reach = sum((size - 1) * stride for size, stride in zip(layout.shape, layout.strides, strict=True))
+    first = layout.offset + step
+    return network.base(one) != network.base(other) or 0 <= first and first + reach < count(network.spec(network.base(other)))
 
 
 def _kind(network: Network, name: str) -> Any:
