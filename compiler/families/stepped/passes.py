@@ -123,8 +123,8 @@ class _Search:
         return None
 
     def _rest(self, first: range, begin: int, end: int) -> list[str]:
-        """Returns what the operators from `begin` on, before `end`, are to a pass like the `first`: their names in its order, with "" in place of those
-        that are not there. The list is empty if none is there."""
+        """Returns the names of the operators from `begin` on, before `end`, in the order of a pass like the `first`, with "" in place of those that are
+        not there. The list is empty if none is there."""
         names, at = [], begin
         for one in first:
             there = at < end and self.signs[at] == self.signs[one]
@@ -263,7 +263,7 @@ def _stays_inside(network: Network, one: str, other: str) -> bool:
     layout, step = network.layouts[other], network.layouts[other].offset - network.layouts[one].offset
     reach = sum((size - 1) * stride for size, stride in zip(layout.shape, layout.strides, strict=True))
     first = layout.offset + step
-    return network.base(one) != network.base(other) or 0 <= first and first + reach < count(network.spec(network.base(other)))
+    return network.base(one) != network.base(other) or first >= 0 and first + reach < count(network.spec(network.base(other)))
 
 
 def _kind(network: Network, name: str) -> Any:
