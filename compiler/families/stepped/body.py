@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from compiler.families.epilogue import Prologue, build_prologue
-from compiler.families.stepped.passes import Passes, Stack
+from compiler.families.stepped.passes import Passes, Stack, numbers_of
 from compiler.graph.constants import CONSTANTS, filled_with
 from compiler.graph.ir import Access, Argument, Kernel
 from compiler.graph.network import Network, count, plain, refs
@@ -176,7 +176,7 @@ class _Maker:
                 continue
             into = self.slots[at] = self._slot(f"held_{at}", name)
             node = self.network.nodes[name]
-            if at in passes.varying and (not fusible(self.network, name) or reduction(self.network, node) is not None):
+            if not self._pointwise(name) and self._own_numbers_differ(at):
                 raise Refused(f"a number of {short(node)} differs from pass to pass")
             if short(node) in PRODUCTS and not fusible(self.network, name):
                 body.pieces.append(self._product(node, into))
@@ -210,6 +210,10 @@ class _Maker:
         if spec.dtype != "float32":
             raise Refused(f"a value of {spec.dtype} is needed from one piece of a pass to another")
         return Slot(name, count(spec) // spec.shape[0])
+
+    def _own_numbers_differ(self, at: int) -> bool:
+        nodes = [self.network.nodes[one[at]] for one in self.passes.names if one[at]]
+        return len({str(numbers_of([node.args, list(node.kwargs.values())])) for node in nodes}) > 1
 
     def _pointwise(self, name: str) -> bool:
         return fusible(self.network, name) and reduction(self.network, self.network.nodes[name]) is None
@@ -287,9 +291,11 @@ class _Maker:
         slot = self._slot_of(layout.base)
         if slot is None:
             slot = self._slot(f"{self._free('copied')}", value)
-            other = self._twin(value, reader)
             loop = Loop(slot, self._prologue(value, []), {})
-            self._placed(loop, [loop.prologue.kernel, self._prologue(other, []).kernel], 1)
+            varies = self.position[reader] in self.passes.varying
+            later = [self._prologue(self._twin(value, reader, number), []).kernel for number in range(2, len(self.passes.names) if varies else 3)]
+            zeroth = self._prologue(self._twin(value, reader, 0), []).kernel if varies else None
+            self._placed(loop, [loop.prologue.kernel, *later], 1, zeroth)
             self.body.pieces.append(loop)
             return Operand(slot, 0, width)
         inner = tuple(layout.strides[1:])
@@ -306,9 +312,11 @@ class _Maker:
             return self.slots[self.position[base]]
         return self.carried[self.earlier[base]] if base in self.earlier else None
 
-    def _twin(self, value: str, reader: str) -> str:
-        """Returns what the reader of the next pass reads in place of `value`."""
-        node, other = self.network.nodes[reader], self.network.nodes[self.passes.names[2][self.position[reader]]]
+    def _twin(self, value: str, reader: str, number: int = 2) -> str:
+        """Returns what the reader of another pass reads in place of `value`."""
+        at = self.position[reader]
+        name = self.passes.names[number][at] or self.passes.names[number - 1][at]
+        node, other = self.network.nodes[reader], self.network.nodes[name]
         mine, theirs = ([*refs([one.args, list(one.kwargs.values())])] for one in (node, other))
         return theirs[mine.index(value)]
 

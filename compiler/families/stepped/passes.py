@@ -95,7 +95,8 @@ class _Search:
 
     def found(self) -> list[Passes]:
         """Returns the loops, each of which covers operators that no other covers."""
-        found, waiting = [], [(0, len(self.nodes))]
+        found: list[Passes] = []
+        waiting = [(0, len(self.nodes))]
         while waiting:
             begin, end = waiting.pop()
             passes = self._largest(begin, end)
@@ -107,7 +108,7 @@ class _Search:
 
     def _largest(self, begin: int, end: int) -> Passes | None:
         """Returns the loop that covers most of the operators from `begin` to `end`."""
-        runs = []
+        runs: list[tuple[int, int, int]] = []
         signs = self.signs[begin:end]
         for period in range(2, min(LONGEST, (end - begin) // LEAST_PASSES) + 1):
             runs += [(length + period, period, begin + at) for at, length in _runs(signs[:-period] == signs[period:], (LEAST_PASSES - 1) * period)]
@@ -123,9 +124,10 @@ class _Search:
         return None
 
     def _rest(self, first: range, begin: int, end: int) -> list[str]:
-        """Returns the names of the operators from `begin` on, before `end`, in the order of a pass like the `first`, with "" in place of those that are
-        not there. The list is empty if none is there."""
-        names, at = [], begin
+        """Returns the names of the operators from `begin` on, before `end`, in the order of a pass like the `first`. Operators that are not there
+        have "" in their place. The list is empty if none is there."""
+        names: list[str] = []
+        at = begin
         for one in first:
             there = at < end and self.signs[at] == self.signs[one]
             names.append(self.nodes[at].name if there else "")
@@ -137,7 +139,7 @@ class _Search:
         the first pass may read something else than the value of the pass before."""
         found = []
         last, other = end, end  # exclusive ends of passes that begin at `start`, by the operands from there on and from its second pass on
-        ends = {}
+        ends: dict[int, int] = {}
         for at in range(end - period - 1, begin - 1, -1):
             kind = self._relation(at, period)
             if at + period < end - period:
@@ -192,11 +194,12 @@ def _form(value: Any, whole: bool = False) -> Any:
     return "number" if number else (type(value).__name__, value)
 
 
-def _numbers(value: Any) -> list[Any]:
+def numbers_of(value: Any) -> list[Any]:
+    """Returns the numbers among an operator's arguments."""
     if isinstance(value, dict):
         return [value["float"]] if "float" in value else []
     if isinstance(value, (list, tuple)):
-        return [number for one in value for number in _numbers(one)]
+        return [number for one in value for number in numbers_of(one)]
     return [value] if isinstance(value, (float, int)) else []
 
 
@@ -209,7 +212,7 @@ def _aligned(network: Network, names: list[list[str]]) -> Passes | None:
     found = Passes(names)
     for at in range(len(names[0])):
         nodes = [network.nodes[one[at]] for one in names if one[at]]
-        if len({tuple(map(str, _numbers([node.args, list(node.kwargs.values())]))) for node in nodes}) > 1:
+        if len({tuple(map(str, numbers_of([node.args, list(node.kwargs.values())]))) for node in nodes}) > 1:
             found.varying.add(at)
         columns = [refs([node.args, list(node.kwargs.values())]) for node in nodes]
         for column in zip(*columns, strict=True):

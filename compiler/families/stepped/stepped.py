@@ -47,7 +47,7 @@ class Steps:
             raise Refused("by the model a block that runs all passes is no faster than a kernel for each operator")
         results = [*(stack.name for stack, _ in body.stacks), *(name for name, _ in body.finals)]
         value, shape = results[0], network.spec(results[0]).shape
-        groups = (1, len(shape) - 1) if len(shape) > 1 else (1,)
+        groups: tuple[int, ...] = (1, len(shape) - 1) if len(shape) > 1 else (1,)
         if body.stacks and body.stacks[0][0].apart(shape[0], body.batch):
             groups = (1, 1, len(shape) - 2) if len(shape) > 2 else (1, 1)  # passes, rows, elements
         return Match(

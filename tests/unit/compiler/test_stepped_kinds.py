@@ -1,5 +1,5 @@
-"""Loops over steps of many kinds, as one kernel in the emulator and compared with PyTorch: several loops, schedules, initial states, results along any
-axis, weights that are views, and operators over rows."""
+"""Loops over steps of many kinds, as one kernel in the emulator and compared with PyTorch: several loops, schedules, initial states, results along
+any axis, weights that are views, and operators over rows."""
 
 import pytest
 
@@ -79,6 +79,10 @@ for t in range(x.shape[1]):
     if t + 1 < x.shape[1]:
         y = 0.5 * x[:, t + 1] + 0.5 * seen[-1]
 return torch.stack(seen, 1)"""
+TIMES = """for i in range(10):
+    time = self.times(torch.full_like(x[:, :1], i / 10))
+    x = x + self.b(F.silu(self.a(x) + time))
+return x"""
 STEPS = {
     "one loop after the other": (BOTH_WAYS, f"{CELL}\nself.other = nn.GRUCell(5, 8)", "torch.randn(3, 9, 5)", "x", 2),
     "both directions in a pass": (TURNS, CELL, "torch.randn(3, 11, 5)", "x", 1),
@@ -87,6 +91,7 @@ STEPS = {
     "two kinds of passes": ("for t in range(9):\n    x = torch.tanh(self.a(x))\nfor t in range(10):\n    x = F.gelu(self.b(x)) + x\nreturn x",
                             TWO, "torch.randn(5, 6)", "x", 2),
     "schedule in buffers": (SAMPLER, SAMPLER_PARTS, "torch.randn(5, 6)", "x", 1),
+    "layers of a constant": (TIMES, "self.times, self.a, self.b = nn.Linear(1, 12), nn.Linear(6, 12), nn.Linear(12, 6)", "torch.randn(5, 6)", "x", 1),
     "lengths": (MASKED, CELL, "torch.randn(3, 9, 5), torch.tensor([9, 3, 5])", "x, lengths", 1),
     "a number that equals another": (ACCELERATED, "self.a = nn.Parameter(torch.randn(9, 6) * 0.3)", "torch.randn(5, 9)", "x", 1),
     "state in one tensor": (ONE_TENSOR, "self.cell = nn.LSTMCell(5, 8)", "torch.randn(3, 9, 5)", "x", 1),
