@@ -23,6 +23,7 @@ from verifier.graph import ASSERTION, Node
 LEAST_PASSES = 8
 LONGEST = 400  # operators per pass
 MOST_RUNS = 12  # that are searched for passes, the longest first
+MOST_TRIES = 60  # at the first operator of a loop
 CAT = "aten.cat.default"
 TAKE_NUMBERS = ("aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor", "aten.div.Tensor")
 
@@ -113,8 +114,12 @@ class _Search:
         for period in range(2, min(LONGEST, (end - begin) // LEAST_PASSES) + 1):
             runs += [(length + period, period, begin + at) for at, length in _runs(signs[:-period] == signs[period:], (LEAST_PASSES - 1) * period)]
         runs.sort(key=lambda run: (-run[0], run[1]))
+        tries = 0
         for covered, period, first in runs[:MOST_RUNS]:
             for number, start in self._candidates(first, first + covered, period):
+                tries += 1
+                if tries > MOST_TRIES:
+                    return None
                 names = [[node.name for node in self.nodes[start + at * period : start + (at + 1) * period]] for at in range(number)]
                 rest = self._rest(range(start, start + period), start + number * period, end)
                 passes = _aligned(self.network, [*names, rest]) if rest else None
@@ -210,6 +215,8 @@ def _aligned(network: Network, names: list[list[str]]) -> Passes | None:
         return None
     place = {name: (number, at) for number, one in enumerate(names) for at, name in enumerate(one) if name}
     found = Passes(names)
+    if not _results(network, found, place):
+        return None
     for at in range(len(names[0])):
         nodes = [network.nodes[one[at]] for one in names if one[at]]
         if len({tuple(map(str, numbers_of([node.args, list(node.kwargs.values())]))) for node in nodes}) > 1:
@@ -218,7 +225,7 @@ def _aligned(network: Network, names: list[list[str]]) -> Passes | None:
         for column in zip(*columns, strict=True):
             if not _same_role(network, found, place, at, list(column)) or not names[-1][at] and not _stays_inside(network, column[-2], column[-1]):
                 return None
-    return found if _results(network, found, place) and _apart(network, found) else None
+    return found if _apart(network, found) else None
 
 
 def _same_role(network: Network, found: Passes, place: dict[str, tuple[int, int]], at: int, column: list[str]) -> bool:
