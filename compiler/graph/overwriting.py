@@ -171,7 +171,7 @@ def _whole(network: Values, name: str, root: str) -> bool:
 def _adds(network: Values, node: Node) -> bool:
     name = node.op.split(".")[1]
     if _scatters_part(node):
-        return network.base(node.args[1]["ref"]) == str(node.args[0]["ref"])
+        return network.base(node.args[1]["ref"]) == node.args[0]["ref"]
     return name in SUMS or name == "index_put" and len(node.args) > 3 and node.args[3] is True
 
 

@@ -43,10 +43,10 @@ def together(nodes: list[Node], specs: dict[str, TensorSpec]) -> list[Node]:
         after.setdefault(known, []).append(new_node(first, name, PRODUCTS[op], args, specs[name]))
         for at, node in members:
             instead[node.name] = node.model_copy(update={"op": "aten.select.int", "args": [{"ref": name}, axis, at]})
-    joined = list(after.get(-1, []))
+    found = list(after.get(-1, []))
     for at, node in enumerate(nodes):
-        joined += [instead.get(node.name, node), *after.get(at, [])]
-    return joined
+        found += [instead.get(node.name, node), *after.get(at, [])]
+    return found
 
 
 def filled_whole(nodes: list[Node], specs: dict[str, TensorSpec], results: Collection[str]) -> list[Node]:

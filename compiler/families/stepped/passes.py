@@ -7,11 +7,11 @@ instead), a view of an outside tensor may move on by the same distance in every 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import eq
 from typing import Any
 from weakref import WeakKeyDictionary
-
-import numpy as np
 
 from compiler.graph.constants import CONSTANTS, filled_with
 from compiler.graph.layout import SPLITS
@@ -89,7 +89,7 @@ class _Search:
         self.network = network
         self.nodes = [node for node in network.nodes.values() if computes(network, node)]
         numbers: dict[Any, int] = {}
-        self.signs = np.array([numbers.setdefault(_signature(network, node), len(numbers)) for node in self.nodes])
+        self.signs = [numbers.setdefault(_signature(network, node), len(numbers)) for node in self.nodes]
         place = {node.name: at for at, node in enumerate(self.nodes)}
         bases = [[network.base(name) for name in refs([node.args, list(node.kwargs.values())])] for node in self.nodes]
         self.operands = [[(base, place.get(base, -1)) for base in own] for own in bases]
@@ -112,7 +112,7 @@ class _Search:
         runs: list[tuple[int, int, int]] = []
         signs = self.signs[begin:end]
         for period in range(2, min(LONGEST, (end - begin) // LEAST_PASSES) + 1):
-            runs += [(length + period, period, begin + at) for at, length in _runs(signs[:-period] == signs[period:], (LEAST_PASSES - 1) * period)]
+            runs += [(length + period, period, begin + at) for at, length in _runs(signs, period)]
         runs.sort(key=lambda run: (-run[0], run[1]))
         tries = 0
         for covered, period, first in runs[:MOST_RUNS]:
@@ -173,10 +173,15 @@ class _Search:
         return node is not None and short(node) in CONSTANTS
 
 
-def _runs(equal: Any, least: int) -> list[tuple[int, int]]:
-    """Returns the begin and the length of each run of at least `least` true elements."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], equal.astype(np.int8), [0]))))
-    return [(int(begin), int(end - begin)) for begin, end in zip(edges[::2], edges[1::2], strict=True) if end - begin >= least]
+def _runs(signs: Sequence[int], period: int) -> list[tuple[int, int]]:
+    """Returns the begin and the length of each long enough run of elements that equal the one `period` further on."""
+    equal = bytes(map(eq, signs, signs[period:]))
+    found, begin = [], 0
+    for run in equal.split(b"\0"):
+        if len(run) >= (LEAST_PASSES - 1) * period:
+            found.append((begin, len(run)))
+        begin += len(run) + 1
+    return found
 
 
 def _signature(network: Network, node: Node) -> Any:
