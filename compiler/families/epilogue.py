@@ -7,7 +7,7 @@ result with the accumulator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from compiler.graph.ir import FLOATS, Access, Argument, Kernel, Op, Store, product
@@ -172,10 +172,21 @@ def build_tail(
     return found
 
 
-def build_prologue(network: Network, value: str, members: list[str], groups: tuple[int, ...] = (), reserved: Iterable[str] = ()) -> Prologue:
-    """Builds the prologue that computes `value`, an input that only the anchor reads. `value` is the last of `members`. Raises `Refused`."""
+def build_prologue(
+    network: Network,
+    value: str,
+    members: list[str],
+    groups: tuple[int, ...] = (),
+    reserved: Iterable[str] = (),
+    loaded: Collection[str] = (),
+    apart: bool = False,
+) -> Prologue:
+    """Builds the prologue that computes `value`, an input that only the anchor reads. `value` is the last of `members`. Filled tensors in `loaded`
+    are read like others. With `apart`, equal numbers stay operations of their own, so that prologues that differ in numbers alone have the same
+    operations. Raises `Refused`."""
     spec = network.spec(value)
     builder = ShapedBuilder(network, members, tuple(spec.shape))
+    builder.loaded, builder.apart = loaded, apart
     if spec.dtype not in FLOATS:
         raise Refused(f"an input of {spec.dtype}")
     emit_members(builder)

@@ -39,6 +39,8 @@ class Builder:
         self._loads: dict[tuple[Any, ...], str] = {}
         self._computed: dict[tuple[Any, ...], str] = {}
         self._arguments: dict[str, Argument] = {}  # by graph value
+        self.loaded: Collection[str] = ()  # filled tensors that are read like others
+        self.apart = False  # whether equal numbers stay operations of their own
         self.accumulated = ""  # the value whose loads are replaced with an unrounded accumulator
 
     def _domain(self) -> None:
@@ -231,7 +233,7 @@ class Builder:
         else:
             value = int(value)
         key = ("const", dtype, repr(value))
-        if key not in self._loads:
+        if key not in self._loads or self.apart:
             self._loads[key] = self.op("const", dtype=dtype, hint="c", attr=value)
         return self._loads[key]
 
@@ -287,7 +289,7 @@ class Builder:
                 name = self.network.nodes[name].args[0]["ref"]
             return self.values[name]
         node = self.network.nodes.get(name)
-        if node is not None and short(node) in CONSTANTS:
+        if node is not None and short(node) in CONSTANTS and name not in self.loaded:
             return self._constant(node, at)
         layout = self.network.layouts[name]
         if layout.base in self.inside:

@@ -6,11 +6,11 @@ memory, where later pieces and the next pass read it. Pointwise operators are co
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from compiler.families.epilogue import Prologue, build_prologue
-from compiler.families.stepped.passes import Passes, Stack
+from compiler.families.stepped.passes import Passes, Stack, numbers_of
 from compiler.graph.constants import CONSTANTS, filled_with
 from compiler.graph.ir import Access, Argument, Kernel
 from compiler.graph.network import Network, count, plain, refs
@@ -21,8 +21,10 @@ from compiler.kernel.fuse import fusible
 from verifier.graph import Node
 
 PRODUCTS = ("linear", "mm", "matmul")
-ROW_OPERATORS = ("layer_norm", "softmax", "log_softmax", "sum", "mean", "amax", "logsumexp")
-RESERVED = ("row", "at", "i", "step", "first", "rows", "value", "memory", "warp", "lane", "parts", "x", "out", "total", "most", "scale", "mean")
+ROW_OPERATORS = ("layer_norm", "softmax", "log_softmax", "sum", "mean", "amax", "amin", "logsumexp", "linalg_vector_norm", "var", "std")
+NUMBERS = ("float32", "int64", "int32")  # types of numbers that may differ from pass to pass
+RESERVED = ("row", "at", "i", "step", "first", "rows", "value", "outside", "memory", "warp", "lane", "parts", "x", "out", "total", "most", "scale",
+            "mean")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class RowOperator(Piece):
     scale: str = ""  # a layer norm's weight and bias, as graph values
     shift: str = ""
     eps: float = 0.0
+    correction: int = 0  # of a variance: the number subtracted from the number of elements
 
 
 @dataclass
@@ -93,6 +96,14 @@ class Pointer:
     step: int
 
 
+@dataclass(frozen=True)
+class Table:
+    """Numbers that differ from pass to pass, one for each, as texts of `dtype`."""
+
+    dtype: str
+    numbers: tuple[str, ...]
+
+
 @dataclass
 class Body:
     """A pass. `carried` pairs the slot that the next pass reads with the slot of the new value, and `begins` fills the former before the first
@@ -104,8 +115,9 @@ class Body:
     carried: list[tuple[Slot, Slot]] = field(default_factory=list)
     begins: list[Loop] = field(default_factory=list)
     pointers: dict[tuple[str, int, int], Pointer] = field(default_factory=dict)
-    tables: dict[str, list[str]] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
     stacks: list[tuple[Stack, Slot]] = field(default_factory=list)
+    others: list[tuple[Stack, int, Loop]] = field(default_factory=list)  # what fills parts of stacks that no pass computes
     finals: list[tuple[str, Slot]] = field(default_factory=list)
 
     @property
@@ -118,7 +130,7 @@ class Body:
 
     @property
     def loops(self) -> list[Loop]:
-        return [*self.begins, *(piece for piece in self.pieces if isinstance(piece, Loop))]
+        return [*self.begins, *(loop for _, _, loop in self.others), *(piece for piece in self.pieces if isinstance(piece, Loop))]
 
     @property
     def flops(self) -> int:
@@ -148,11 +160,11 @@ class _Maker:
         self.before, self.names = passes.names[0], passes.names[1]
         self.position = {name: at for at, name in enumerate(self.names)}
         self.earlier = {name: at for at, name in enumerate(self.before)}
-        shapes = [tuple(network.spec(name).shape) for name in self.names]
-        batches = {shape[0] for shape in shapes if shape}
-        if len(batches) != 1 or any(not shape for shape in shapes):
+        batch = next((network.spec(name).shape[:1] for name in self.names if not self._pointwise(name)), ())
+        self.free = self._free_of_rows(batch)
+        if not batch or any(network.spec(name).shape[:1] != batch for at, name in enumerate(self.names) if at not in self.free):
             raise Refused("the values of a pass do not all have the same number of rows")
-        self.body = Body(len(passes.names), batches.pop())
+        self.body = Body(len(passes.names), batch[0])
         self.carried = {at: self._slot(f"carried_{at}", self.names[at]) for at in sorted(passes.begins)}
         self.slots: dict[int, Slot] = {}
         self.kept = self._kept()
@@ -164,6 +176,8 @@ class _Maker:
                 continue
             into = self.slots[at] = self._slot(f"held_{at}", name)
             node = self.network.nodes[name]
+            if not self._pointwise(name) and self._own_numbers_differ(at):
+                raise Refused(f"a number of {short(node)} differs from pass to pass")
             if short(node) in PRODUCTS and not fusible(self.network, name):
                 body.pieces.append(self._product(node, into))
             elif reduction(self.network, node) is not None:
@@ -172,15 +186,24 @@ class _Maker:
                 body.pieces.append(self._loop(at, into))
         for at, slot in self.carried.items():
             body.carried.append((slot, self.slots[at]))
-            value = passes.begins[at]
-            if self.network.spec(value).shape[:1] != (body.batch,):
-                raise Refused("an initial value has another number of rows")
-            loop = Loop(slot, self._prologue(value, []), {})
-            self._placed(loop, [loop.prologue.kernel], 0)
-            body.begins.append(loop)
+            body.begins.append(self._from_outside(passes.begins[at], slot))
         body.stacks = [(stack, self.slots[stack.position]) for stack in passes.stacks]
+        body.others = [(stack, at, self._from_outside(value, slot)) for stack, slot in body.stacks for at, value in stack.others]
         body.finals = [(passes.names[-1][at], self.slots[at]) for at in passes.finals]
         return body
+
+    def _from_outside(self, value: str, into: Slot) -> Loop:
+        """Returns a loop over the rows of a value that exists before the first pass."""
+        network = self.network
+        while network.spec(value).shape[:1] != (self.body.batch,) and network.is_view(value) and network.layouts[value].contiguous:
+            value = network.nodes[value].args[0]["ref"]
+        node, spec = network.nodes.get(value), network.spec(value)
+        filled = node is not None and short(node) in CONSTANTS
+        if not filled and (spec.shape[:1] != (self.body.batch,) or count(spec) != self.body.batch * into.width):
+            raise Refused("an initial value has another number of rows")
+        loop = Loop(into, self._prologue(value, []), {})
+        self._placed(loop, [loop.prologue.kernel], 0)
+        return loop
 
     def _slot(self, name: str, value: str) -> Slot:
         spec = self.network.spec(value)
@@ -188,21 +211,40 @@ class _Maker:
             raise Refused(f"a value of {spec.dtype} is needed from one piece of a pass to another")
         return Slot(name, count(spec) // spec.shape[0])
 
+    def _own_numbers_differ(self, at: int) -> bool:
+        nodes = [self.network.nodes[one[at]] for one in self.passes.names if one[at]]
+        return len({str(numbers_of([node.args, list(node.kwargs.values())])) for node in nodes}) > 1
+
+    def _pointwise(self, name: str) -> bool:
+        return fusible(self.network, name) and reduction(self.network, self.network.nodes[name]) is None
+
+    def _free_of_rows(self, batch: tuple[int, ...]) -> set[int]:
+        """Returns the positions of values that are the same for all rows, such as the size of a step. Loops compute them where they read them."""
+        found: set[int] = set()
+        for at, name in enumerate(self.names):
+            node = self.network.nodes[name]
+            bases = [self.network.base(one) for one in refs([node.args, list(node.kwargs.values())])]
+            own = any(base in self.earlier or base in self.position and self.position[base] not in found for base in bases)
+            if self._pointwise(name) and self.network.spec(name).shape[:1] != batch and not own:
+                found.add(at)
+        return found
+
     def _kept(self) -> set[int]:
         """Returns the positions of the values that stay in shared memory."""
         network = self.network
         found = {*self.passes.begins, *self.passes.finals, *(stack.position for stack in self.passes.stacks)}
         for at, name in enumerate(self.names):
             node = network.nodes[name]
-            pointwise = fusible(network, name) and reduction(network, node) is None
-            if not pointwise:
+            if not self._pointwise(name):
                 found |= {at, *(self.position[base] for base in map(network.base, refs(node.args)) if base in self.position)}
-            elif node.outputs[0].dtype == "float32":
+            elif node.outputs[0].dtype == "float32" and at not in self.free:
                 users = network.users[name]
                 readers = [user for user in users if user in self.position]
                 shape = network.spec(name).shape
                 if len(readers) != 1 or len(users) != 1 or network.spec(readers[0]).shape != shape:
                     found.add(at)
+        if found & self.free:
+            raise Refused("a value without rows is needed as a whole")
         return found
 
     # -- pieces ---------------------------------------------------------------------------------------------------------------
@@ -214,26 +256,27 @@ class _Maker:
         bias = node.args[2]["ref"] if len(node.args) > 2 and node.args[2] is not None else ""
         if len(self.network.spec(x).shape) != 2 or len(self.network.spec(weight).shape) != 2:
             raise Refused("a product of other than two matrices")
-        matrix = self._weight(weight, transposed=short(node) == "linear")
+        matrix = self._weight(weight, node.name, transposed=short(node) == "linear")
         if bias and not self._steady(bias):
             raise Refused("a bias that forward computes")
         return Product(into, self._operand(x, node.name), matrix, bias)
 
-    def _weight(self, value: str, transposed: bool) -> Weight:
+    def _weight(self, value: str, reader: str, transposed: bool) -> Weight:
         layout = self.network.layouts[value]
         rows, columns = self.network.spec(value).shape
-        turned = layout.strides == (1, rows)
-        if (
-            not self.network.made_once(layout.base)
-            or layout.offset
-            or not (turned or layout.contiguous)
-            or self.network.spec(value).dtype != "float32"
-        ):
+        if not self.network.made_once(layout.base) or self.network.spec(value).dtype != "float32":
             raise Refused("the weights of a product change from call to call")
-        if count(self.network.spec(layout.base)) != rows * columns or len(self.network.spec(layout.base).shape) != 2:
-            raise Refused("the weights of a product are a part of a tensor")
-        code = "{0}.contiguous()" if turned == transposed else "{0}.t().contiguous()"
-        return Weight(layout.base, code, *((columns, rows) if transposed else (rows, columns)))
+        if self.network.layouts[self._twin(value, reader)] != layout:
+            raise Refused("the weights of a product change from pass to pass")
+        turned = layout.strides == (1, rows)
+        if count(self.network.spec(layout.base)) == rows * columns and (turned or layout.contiguous):
+            code = "{0}" if turned == transposed else "{0}.t()"
+            code = code if len(self.network.spec(layout.base).shape) == 2 else ""
+        else:
+            code = ""
+        if not code:
+            code = f"{{0}}.contiguous().as_strided({(rows, columns)}, {tuple(layout.strides)}, {layout.offset})" + ".t()" * transposed
+        return Weight(layout.base, f"{code}.contiguous()", *((columns, rows) if transposed else (rows, columns)))
 
     def _steady(self, value: str) -> bool:
         spec = self.network.spec(value)
@@ -248,9 +291,11 @@ class _Maker:
         slot = self._slot_of(layout.base)
         if slot is None:
             slot = self._slot(f"{self._free('copied')}", value)
-            other = self._twin(value, reader)
             loop = Loop(slot, self._prologue(value, []), {})
-            self._placed(loop, [loop.prologue.kernel, self._prologue(other, []).kernel], 1)
+            varies = self.position[reader] in self.passes.varying
+            later = [self._prologue(self._twin(value, reader, number), []).kernel for number in range(2, len(self.passes.names) if varies else 3)]
+            zeroth = self._prologue(self._twin(value, reader, 0), []).kernel if varies else None
+            self._placed(loop, [loop.prologue.kernel, *later], 1, zeroth)
             self.body.pieces.append(loop)
             return Operand(slot, 0, width)
         inner = tuple(layout.strides[1:])
@@ -267,9 +312,11 @@ class _Maker:
             return self.slots[self.position[base]]
         return self.carried[self.earlier[base]] if base in self.earlier else None
 
-    def _twin(self, value: str, reader: str) -> str:
-        """Returns what the reader of the next pass reads in place of `value`."""
-        node, other = self.network.nodes[reader], self.network.nodes[self.passes.names[2][self.position[reader]]]
+    def _twin(self, value: str, reader: str, number: int = 2) -> str:
+        """Returns what the reader of another pass reads in place of `value`."""
+        at = self.position[reader]
+        name = self.passes.names[number][at] or self.passes.names[number - 1][at]
+        node, other = self.network.nodes[reader], self.network.nodes[name]
         mine, theirs = ([*refs([one.args, list(one.kwargs.values())])] for one in (node, other))
         return theirs[mine.index(value)]
 
@@ -288,14 +335,30 @@ class _Maker:
             found.scale, found.shift = names
             found.eps = float(plain(node.args[4])) if len(node.args) > 4 else 1e-5
             return found
-        axes = plain(node.args[1]) if len(node.args) > 1 else None
-        axes = axes if isinstance(axes, list) else [axes]
-        known = {"sum": 3, "mean": 3, "amax": 3, "logsumexp": 3, "softmax": 3, "log_softmax": 3}[kind]
-        if axes not in ([1], [-1]) or len(node.args) > known or any(value is not None for value in node.kwargs.values()):
+        inner = reduction(self.network, node)
+        if inner is None or inner.inner != {(1, 0)} or inner.splits or node.kwargs.get("dtype") is not None:
             raise Refused(f"{kind} over other than the last of two axes")
-        if kind in ("softmax", "log_softmax") and len(node.args) > 2 and node.args[2] not in (None, False):
+        if kind in ("softmax", "log_softmax"):
+            if any(one not in (None, False) for one in node.args[2:]):
+                raise Refused(f"{kind} in another type")
+        elif kind == "linalg_vector_norm":
+            if len(node.args) > 1 and plain(node.args[1]) != 2 or len(node.args) > 4:
+                raise Refused("a norm of another kind")
+        elif kind in ("var", "std"):
+            found.correction = self._correction(node)
+            if not 0 <= found.correction < shape[1]:
+                raise Refused(f"{kind} of too few elements")
+        elif len(node.args) > 3:
             raise Refused(f"{kind} in another type")
         return found
+
+    def _correction(self, node: Node) -> int:
+        """Returns the number that a variance subtracts from the number of elements: a number of its own, or 1 unless the operator says not to."""
+        unbiased = node.args[2] if len(node.args) > 2 else node.kwargs.get("unbiased")
+        given = plain(node.kwargs.get("correction")) if node.op.endswith(".correction") else int(unbiased is not False)
+        if given is not None and given != int(given):
+            raise Refused(f"{short(node)} with a fraction as its correction")
+        return 1 if given is None else int(given)
 
     def _loop(self, at: int, into: Slot) -> Loop:
         members = self._inlined(at)
@@ -303,6 +366,7 @@ class _Maker:
         kernels, first = [], None
         for number in range(1, count_of):
             own = self.passes.names[number]
+            own = own if all(own[one] for one in members) else self.passes.names[number - 1]  # the last pass, of which nothing needs this value
             prologue = self._prologue(own[at], [own[one] for one in members])
             first = first or prologue
             kernels.append(prologue.kernel)
@@ -310,7 +374,7 @@ class _Maker:
         loop = Loop(into, first, {})
         zeroth = None
         if self.passes.varying & set(members):
-            zeroth = self._prologue(self.before[at], [self.before[one] for one in members]).kernel
+            zeroth = self._prologue(self.before[at], [self.before[one] for one in members], self.passes.initial).kernel
         self._placed(loop, kernels, 1, zeroth)
         return loop
 
@@ -326,11 +390,11 @@ class _Maker:
                     waiting.append(one)
         return sorted(found)
 
-    def _prologue(self, value: str, members: list[str]) -> Prologue:
+    def _prologue(self, value: str, members: list[str], loaded: Collection[str] = ()) -> Prologue:
         if self.network.spec(value).dtype != "float32":
             raise Refused("a value in another type than float32")
         rank = len(self.network.spec(value).shape)
-        return build_prologue(self.network, value, members, (1, rank - 1) if rank > 1 else (1,), RESERVED)
+        return build_prologue(self.network, value, members, (1, rank - 1) if rank > 1 else (1,), RESERVED, loaded, apart=True)
 
     # -- addresses ------------------------------------------------------------------------------------------------------------
 
@@ -338,8 +402,10 @@ class _Maker:
         """Points the accesses of the first of `kernels` (the same loop in consecutive passes, from pass `number` on) to slots and outside tensors,
         and turns numbers that differ between passes into reads of a table. `zeroth` is the loop of the first pass."""
         kernel, other = kernels[0], kernels[1] if len(kernels) > 1 else None
-        for one in (*kernels, *([zeroth] if zeroth else [])):
+        for one in kernels:
             self._filled(one)
+        if zeroth is not None:
+            self._filled(zeroth, self.passes.initial)
         forms = {tuple((op.kind, op.args, op.dtype) for op in one.ops.values()) for one in (*kernels, *([zeroth] if zeroth else []))}
         if len(forms) > 1:
             raise Refused("a pass is computed in another way than the one before")
@@ -376,21 +442,23 @@ class _Maker:
         reach = access.offset + sum((size - 1) * stride for size, stride in zip(kernel.sizes[1:], access.strides[1:], strict=True) if stride > 0)
         if access.strides[0] != slot.width and kernel.sizes[0] > 1 or any(stride < 0 for stride in access.strides) or access.offset < 0:
             raise Refused("a row reads another one")
-        if not gathers and reach >= slot.width or gathers and not 0 < access.index_stride < slot.width + 1:
+        if not gathers and reach >= slot.width or gathers and not 0 <= access.index_stride <= slot.width:
             raise Refused("a row reads another one")
         same = not gathers and not access.offset and slot.width == loop.into.width
         same = same and access.strides[1:] == tuple(_steps(tuple(kernel.sizes[1:])))
         loop.reads[slot.name] = loop.reads.get(slot.name, True) and same
         access.argument, access.strides = slot.name, (slot.pitch, *access.strides[1:])
 
-    def _filled(self, kernel: Kernel) -> None:
-        """Replaces reads of tensors that are filled with one number by the number."""
+    def _filled(self, kernel: Kernel, kept: Collection[str] = ()) -> None:
+        """Replaces reads of tensors that are filled with one number by the number, except the tensors in `kept`."""
         for op in kernel.ops.values():
             node = self.network.nodes.get(kernel.arguments[op.access.argument].value) if op.access.argument else None
-            if node is not None and short(node) in CONSTANTS:
-                if short(node) == "arange" or op.dtype != "float32":
-                    raise Refused("a pass reads whole numbers that forward creates")
-                op.kind, op.args, op.attr, op.access = "const", (), float(filled_with(node)), Access("", ())
+            if node is not None and short(node) in CONSTANTS and node.name not in kept:
+                if short(node) == "arange" or op.dtype not in (*NUMBERS, "bool"):
+                    raise Refused("a pass reads numbers of another kind that forward creates")
+                number = filled_with(node)
+                number = float(number) if op.dtype == "float32" else bool(number) if op.dtype == "bool" else int(number)
+                op.kind, op.args, op.attr, op.access = "const", (), number, Access("", ())
         wanted = {list(kernel.ops)[-1]}
         for op in reversed(list(kernel.ops.values())):
             if op.name in wanted:
@@ -405,13 +473,14 @@ class _Maker:
             texts = [constant(op.attr, op.dtype) for op in ops]
             if len(set(texts)) == 1:
                 continue
-            if ops[0].dtype != "float32":
-                raise Refused("a whole number differs from pass to pass")
-            name = next((known for known, values in self.body.tables.items() if values == texts), f"table_{len(self.body.tables)}")
-            self.body.tables[name] = texts
+            table = Table(ops[0].dtype, tuple(texts))
+            if table.dtype not in NUMBERS:
+                raise Refused(f"a constant of {table.dtype} differs from pass to pass")
+            name = next((known for known, other in self.body.tables.items() if other == table), f"table_{len(self.body.tables)}")
+            self.body.tables[name] = table
             own = next(op for op in kernel.ops.values() if op.name == ops[1].name)
             own.kind, own.attr, own.access = "load", None, Access(f"{name}_now", (0,) * len(kernel.sizes))
-            arguments[f"{name}_now"] = Argument(f"{name}_now", name, "float32", len(texts))
+            arguments[f"{name}_now"] = Argument(f"{name}_now", name, table.dtype, len(texts))
 
 
 def _steps(shape: Iterable[int]) -> list[int]:

@@ -34,8 +34,8 @@ class Steps:
     def match(self, network: Network, node: Node, setting: Setting) -> Match | None:
         if node.op == CAT and len(node.args[0]) > 4 or setting.figures.kind != "cuda":
             return None
-        passes = passes_of(network)
-        if passes is None or node.name != passes.names[0][0]:
+        passes = passes_of(network).get(node.name)
+        if passes is None:
             return None
         body = body_of(network, passes)
         if all(isinstance(piece, Loop) for piece in body.pieces):
@@ -48,7 +48,7 @@ class Steps:
         results = [*(stack.name for stack, _ in body.stacks), *(name for name, _ in body.finals)]
         value, shape = results[0], network.spec(results[0]).shape
         groups: tuple[int, ...] = (1, len(shape) - 1) if len(shape) > 1 else (1,)
-        if body.stacks and shape[0] == body.steps != body.steps * body.batch and body.stacks[0][0].steps > body.stacks[0][0].rows:
+        if body.stacks and body.stacks[0][0].apart(shape[0], body.batch):
             groups = (1, 1, len(shape) - 2) if len(shape) > 2 else (1, 1)  # passes, rows, elements
         return Match(
             family=self.name, anchor=node.name, members=tuple(passes.members), value=value, reads=tuple(body.reads()),

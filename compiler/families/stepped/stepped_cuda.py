@@ -129,7 +129,10 @@ class Kernel:
         taken = [*self.arguments, *(Argument(name, "", "float32", 0, read=True) for name in self.weights.values())]
         names = ", ".join(argument.name for argument in taken)
         head = f"__global__ void __launch_bounds__({block.threads}) {NAME}_kernel({parameters(taken, '__restrict__')}) {{"
-        tables = [f"static __device__ const float {NAME}_{name}[{len(values)}] = {{{', '.join(values)}}};" for name, values in body.tables.items()]
+        tables = [
+            f"static __device__ const {POINTED[table.dtype]} {NAME}_{name}[{len(table.numbers)}] = {{{', '.join(table.numbers)}}};"
+            for name, table in body.tables.items()
+        ]
         source = "\n".join([*tables, head, *indented(lines), "}", ""])
         shared = block.shared_bytes(body)
         launch = Launch(f"{NAME}_kernel", str(block.blocks(body)), block.threads, names, shared, asks=shared > 46 << 10)
@@ -191,6 +194,8 @@ class Kernel:
         lines.append("__syncthreads();")
         for loop in body.begins:
             lines += self.loop(loop)
+        for other in body.others:
+            lines += self.other(*other)
         return lines
 
     def step(self) -> list[str]:
@@ -198,7 +203,7 @@ class Kernel:
         self.behind, self.busy = {}, False
         lines = [f"const {POINTED[self.work.network.spec(p.value).dtype]}* const {p.name}_now = {p.name} + (long long)step * {p.step};"
                  for p in body.pointers.values() if p.step]  # fmt: skip
-        lines += [f"const float* const {name}_now = {NAME}_{name} + step;" for name in body.tables]
+        lines += [f"const {POINTED[table.dtype]}* const {name}_now = {NAME}_{name} + step;" for name, table in body.tables.items()]
         stacks = {id(piece): [stack for stack, slot in body.stacks if slot == piece.into] for piece in body.pieces}
         for piece in body.pieces:
             lines += self.piece(piece)
@@ -269,6 +274,8 @@ class Kernel:
             "softmax": self.softmax,
             "log_softmax": self.log_softmax,
             "logsumexp": self.logsumexp,
+            "var": self.variance,
+            "std": self.variance,
         }.get(piece.kind)
         lines = [
             f"const float* const from = {self.place(x)} + row * {x.slot.pitch};",
@@ -332,36 +339,71 @@ class Kernel:
             "if (lane == 0) out[0] = found;",
         ]
 
+    def variance(self, piece: RowOperator) -> list[str]:
+        width = piece.x.width
+        found = f"sum_of_warp(squares) / {width - piece.correction}.0f"
+        return [
+            "float total = 0.0f, squares = 0.0f;",
+            self.lanes(width, "total += from[i];"),
+            f"const float mean = sum_of_warp(total) / {width}.0f;",
+            self.lanes(width, "squares += (from[i] - mean) * (from[i] - mean);"),
+            f"const float found = {found if piece.kind == 'var' else f'sqrtf({found})'};",
+            "if (lane == 0) out[0] = found;",
+        ]
+
     def reduced(self, piece: RowOperator) -> list[str]:
         width = piece.x.width
         if piece.kind == "amax":
             return [*self.exponentials(width), "if (lane == 0) out[0] = most;"]
+        if piece.kind == "amin":
+            return [
+                "float most = -INFINITY;  // of the negative elements",
+                self.lanes(width, "most = -from[i] > most || from[i] != from[i] ? -from[i] : most;"),
+                "most = most_of_warp(most);",
+                "if (lane == 0) out[0] = -most;",
+            ]
+        root = piece.kind == "linalg_vector_norm"
         mean = f" / {width}.0f" if piece.kind == "mean" else ""
         return [
             "float total = 0.0f;",
-            self.lanes(width, "total += from[i];"),
-            "total = sum_of_warp(total);",
+            self.lanes(width, "total += from[i] * from[i];" if root else "total += from[i];"),
+            f"total = {'sqrtf(sum_of_warp(total))' if root else 'sum_of_warp(total)'};",
             f"if (lane == 0) out[0] = total{mean};",
         ]
 
     # -- results --------------------------------------------------------------------------------------------------------------
 
     def stacked(self, stack: Stack, slot: Slot) -> list[str]:
-        step, batch, width = f"({self.body.steps - 1} - step)" if stack.backwards else "step", self.body.batch, slot.width
-        if stack.steps < stack.rows:  # each row holds its elements of all passes
-            texts = ["first + row", f"{step} * {width} + i" if width > 1 else step]
+        now = f"({stack.lead + self.body.steps - 1} - step)" if stack.backwards else f"({stack.lead} + step)" if stack.lead else "step"
+        return self.part(stack, slot.width, now, [self.held(slot)])
+
+    def part(self, stack: Stack, width: int, part: str, value: list[str]) -> list[str]:
+        """Returns a loop that stores `value` as one part of a stack."""
+        batch, inner = self.body.batch, "i"
+        if stack.steps < stack.rows:  # each row holds its elements of all parts
+            if stack.steps < width:
+                inner = f"i / {stack.steps} * {stack.parts * stack.steps} + i % {stack.steps}" if stack.steps > 1 else f"i * {stack.parts}"
+            texts = ["first + row", f"{part} * {stack.steps} + {inner}" if width > 1 else part]
         else:
             whole = self.work.network.spec(stack.name).shape
-            texts = [step, "first + row", "i"] if whole[0] == self.body.steps != self.body.steps * batch else [f"{step} * {batch} + first + row", "i"]
-        return self.result(stack.name, slot, texts, f"(long long){step} * {stack.steps} + (first + row) * {stack.rows} + i")
+            texts = [part, "first + row", "i"] if stack.apart(whole[0], batch) else [f"{part} * {batch} + first + row", "i"]
+        return self.result(stack.name, width, texts, f"(long long){part} * {stack.steps} + (long long)(first + row) * {stack.rows} + {inner}", value)
+
+    def other(self, stack: Stack, at: int, loop: Loop) -> list[str]:
+        """Returns a loop that stores a part of a stack that no pass computes."""
+        texts = ["row", "i"][: len(loop.prologue.groups)]
+        outside = ["float outside;", "{", *indented([*loop.prologue.statements(CUDA, texts, "value"), "outside = value;"]), "}"]
+        return self.part(stack, loop.into.width, str(at), [*outside, "const float value = outside;"])
 
     def final(self, name: str, slot: Slot) -> list[str]:
-        return self.result(name, slot, ["first + row", "i"], f"(long long)(first + row) * {slot.width} + i")
+        return self.result(name, slot.width, ["first + row", "i"], f"(long long)(first + row) * {slot.width} + i", [self.held(slot)])
 
-    def result(self, name: str, slot: Slot, texts: list[str], place: str) -> list[str]:
-        """Returns a loop that stores a slot as a result, or computes what depends on it. `texts` are the index variables of the tail, and `place` is
-        the position in the result."""
-        value = f"const float value = {slot.name}[row * {slot.pitch} + i];"
+    def held(self, slot: Slot) -> str:
+        return f"const float value = {slot.name}[row * {slot.pitch} + i];"
+
+    def result(self, name: str, width: int, texts: list[str], place: str, value: list[str]) -> list[str]:
+        """Returns a loop that stores `value` as an element of a result, or computes what depends on it. `texts` are the index variables of the tail,
+        and `place` is the position in the result."""
         if name == self.work.match.value:
-            return self.over(slot.width, [value, *self.work.tail.statements(CUDA, texts[: len(self.work.match.groups)], "value")])
-        return self.over(slot.width, [value, f"{self.extra[name]}[{place}] = value;"])
+            return self.over(width, [*value, *self.work.tail.statements(CUDA, texts[: len(self.work.match.groups)], "value")])
+        return self.over(width, [*value, f"{self.extra[name]}[{place}] = value;"])
