@@ -82,6 +82,11 @@ def made_here(network: Network, node: Node) -> bool:
     return base in network.nodes and short(network.nodes[base]) in CONSTANTS and network.users[base] == [node.name] and base not in network.results
 
 
+def made_here_for(network: Network, constant: str) -> bool:
+    """Returns whether an operator that is printed as an in-place operation changes the constant."""
+    return any(short(network.nodes[user]) in GATHERED_UP and made_here(network, network.nodes[user]) for user in network.users[constant])
+
+
 def method(network: Network, node: Node, args: list[str]) -> str:
     """Prints a view as a method of the tensor."""
     name = short(node)

@@ -13,7 +13,7 @@ from compiler.graph.reductions import short
 from compiler.kernel.builder import identifier
 from compiler.kernel.naming import free
 from compiler.program.packing import Packing
-from compiler.program.print_torch import attribute, expression, literal
+from compiler.program.print_torch import attribute, expression, literal, made_here_for
 from compiler.program.results import written
 from verifier.graph import Graph, GraphInput, Node
 
@@ -75,6 +75,9 @@ class Statements:
         node = self.network.nodes[name]
         if self.network.of_weights(name):
             return self.packed(self.made_of(name))
+        if self.cuda and self._same_in_every_call(node):
+            self.variables[name] = self.packed(expression(self.network, node, self.value, "device", {}))
+            return self.variables[name]
         maker = self.network.nodes.get(node.args[0]["ref"]) if node.op == "getitem" else None
         if not (self.network.is_view(name) or node.op in SPLITS or short(node) in CONSTANTS or maker is not None):
             raise KeyError(f"{name} is read before it is computed")
@@ -85,6 +88,10 @@ class Statements:
             self.variables[name] = variable
             return variable
         return f"({text})" if short(node) in CONSTANTS and " " in text and not text.endswith(")") else text
+
+    def _same_in_every_call(self, node: Node) -> bool:
+        """Returns whether the value is a range that the program only reads, so that it need not be computed in every call."""
+        return short(node) == "arange" and not self.network.escapes(node.name) and not made_here_for(self.network, node.name)
 
     def dense(self, name: str) -> str:
         """Returns the expression of a value with contiguous elements, as kernels read it. A parameter with another layout (for example, transposed)
