@@ -45,7 +45,7 @@ def add_settings(parser: argparse.ArgumentParser, *, fork: bool = False) -> None
         "--workers",
         type=int,
         metavar="N",
-        help=f"ways at once, 1 to {MOST_WORKERS}, of {SIDE_BY_SIDE} (default: 4); each device measures one program at a time",
+        help=f"branches at once, 1 to {MOST_WORKERS}, of {SIDE_BY_SIDE} (default: 4); each device measures one program at a time",
     )
     parser.add_argument(
         "--profiles",

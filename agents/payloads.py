@@ -472,11 +472,11 @@ class DecisionMade(Payload):
 
 @event("way.changed", "a way", ("decision",))
 class WayChanged(Payload):
-    """The state of one of a workflow's concurrent search paths, called ways, changes.
+    """The state of one of a workflow's concurrent branches (`way` in fields and names of events) changes.
 
-    "begun": a new way starts. "leads": its program is the fastest of all ways, according to one measurement that also timed the previous leader.
-    "trails": it seemed faster, but that joint measurement showed that it is not. "migrated": it made no progress, and continues from another way's
-    program. "ended": it has nothing left to gain, or it lost too often.
+    "begun": a new branch starts. "leads": its program is the fastest of all branches, according to one measurement that also timed the previous
+    leader. "trails": it seemed faster, but that joint measurement showed that it is not. "migrated": it made no progress, and continues from another
+    branch's program. "ended": it has nothing left to gain, or it lost too often.
     """
 
     way: Annotated[int, says("number within the run, from 1")]

@@ -63,7 +63,7 @@ def line(event: Event) -> str | None:
         case CandidateProposed() as p:
             return f"{indent}  candidate {p.candidate}: {p.title}" + (f", by {p.author}" if p.author else "")
         case WayChanged() as p:
-            return f"{indent}  way {p.way} {told(p)}"
+            return f"{indent}  branch {p.way} {told(p)}"
         case VerificationStage(status="failed") as p:
             return f"{indent}  {p.stage} failed: {p.detail[:300]}"
         case TreeChanged(what="edited") as p:
@@ -109,8 +109,8 @@ def page(summary: Summary) -> str:
         rows = [_candidate_row(c) for c in summary.candidates]
         lines += ["", columns(["#", "from", "status", "tier", "vs eager", "vs best baseline", "class", "changes"], rows)]
     if summary.ways:
-        lines += ["", columns(["way", "stands", "since round", "programs", "best"], [_way_row(summary, way) for way in summary.ways])]
-        lines += [f"  way {way.number} {told(step)}" for way in summary.ways for step in way.steps if not isinstance(step, int)]
+        lines += ["", columns(["branch", "stands", "since round", "programs", "best"], [_way_row(summary, way) for way in summary.ways])]
+        lines += [f"  branch {way.number} {told(step)}" for way in summary.ways for step in way.steps if not isinstance(step, int)]
     if summary.tree:
         lines += ["", f"tree of decisions, revision {summary.tree.revision}:", *(f"  {told}" for told in tree_lines(summary.tree)), ""]
     for decision in summary.decisions:

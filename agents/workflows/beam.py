@@ -113,10 +113,10 @@ class Beam:
         await self._diagnose(path)
         await self._prune(span)
         await self._fill(span, path)
-        return "" if self.ways else "every way has ended, and there is no further idea"
+        return "" if self.ways else "every branch has ended, and there is no further idea"
 
     def _said(self, programs: int) -> str:
-        said = f"{programs} program{'' if programs == 1 else 's'}, {len(self.ways)} way{'' if len(self.ways) == 1 else 's'} go on"
+        said = f"{programs} program{'' if programs == 1 else 's'}, {len(self.ways)} branch{' goes' if len(self.ways) == 1 else 'es go'} on"
         return said + (f"; candidate {self.leader.number} leads, {self.leader.level:.2f}x" if self.leader else "; no program is right yet")
 
     # a round: all branches write and measure concurrently
@@ -189,7 +189,7 @@ class Beam:
             told = WayChanged(way=way.number, what="leads", round=self.round, candidate=best.number)
             if leader is not None and best.against is not None and best.against.attempt is leader:
                 told = told.having(beside=leader.number, speedup=best.against.speedup)
-            await self._tell(span, told.having(reason=f"Candidate {best.number} is the fastest of all ways."))
+            await self._tell(span, told.having(reason=f"Candidate {best.number} is the fastest of all branches."))
 
     async def _overtakes(self, span: Span, path: str, way: Way, best: Attempt, leader: Attempt) -> bool:
         """Returns whether another branch's program is faster than the leader by more than the noise when the two are timed alternately on one
@@ -257,9 +257,9 @@ class Beam:
         if not way.lost or way.failed is not None or self.leader is None or self.leads == way.number or way.best is self.leader:
             return ""
         if way.best is not None and way.best.number in ancestors_of(self.situation, self.leader):
-            return f"Way {self.leads} has improved the program that it stands at, and it has not."
+            return f"Branch {self.leads} has improved the program that it stands at, and it has not."
         if way.lost >= STANDS_STILL and not way.moved:
-            return f"{way.lost} programs in a row brought no gain, so it goes on from the best program of way {self.leads}."
+            return f"{way.lost} programs in a row brought no gain, so it goes on from the best program of branch {self.leads}."
         return ""
 
     async def _fill(self, span: Span, path: str) -> None:
@@ -281,7 +281,7 @@ class Beam:
         if not self.fresh and self.more:
             self.asked += 1
             shown = replace(self.situation, attempts=line_of(self.situation, self.leader) if self.leader is not None else [])
-            async with self.run.span(f"{path}/ideas-{self.asked}", "Ideas for further ways", "planner") as span:
+            async with self.run.span(f"{path}/ideas-{self.asked}", "Ideas for further branches", "planner") as span:
                 self.fresh = list(await new_ideas(span, shown, self.roles, self.ideas, IDEAS))
                 span.summary = f"{len(self.fresh)} ideas"
             self.more = bool(self.fresh)
@@ -304,7 +304,7 @@ class Beam:
     async def _judged(self, way: Way, path: str) -> None:
         roles = replace(self.roles, verifier=ByRules(self.roles.verifier)) if way.failed is not None else self.roles
         subject = way.failed or self._subject(way)
-        async with self.run.span(f"{path}/diagnosis-{way.number}", f"Way {way.number}: diagnose candidate {subject.number}", "verifier") as span:
+        async with self.run.span(f"{path}/diagnosis-{way.number}", f"Branch {way.number}: diagnose candidate {subject.number}", "verifier") as span:
             way.advice, way.decision = await advise(self.run, span, way.view, roles, subject)
             span.summary = way.advice.diagnosis.bottleneck
 
@@ -312,4 +312,4 @@ class Beam:
     def _subject(way: Way) -> Attempt:
         """Returns the program that the judge reads: the branch's latest program if it is correct, or else its best one."""
         latest = way.view.attempts[-1]
-        return latest if latest.passed and latest.edit.way == way.number else required(way.best, f"way {way.number} has no program")
+        return latest if latest.passed and latest.edit.way == way.number else required(way.best, f"branch {way.number} has no program")

@@ -40,7 +40,7 @@ class Way:
             does = self.idea.title
         else:
             does = self.advice.method if self.advice is not None and self.advice.method else "write a program"
-        return f"Way {self.number}: {does}"[:200]
+        return f"Branch {self.number}: {does}"[:200]
 
     def take(self, attempt: Attempt) -> None:
         """Updates the state with a measured program of this branch."""

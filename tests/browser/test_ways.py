@@ -40,7 +40,7 @@ def test_ways_come_without_a_reload_stand_beside_each_other_and_keep_what_is_fol
     append(run.pk, [way(number, "begun", reason=f"It tries <b>idea {number}</b>.") for number in (1, 2, 3)])
     expect(ways.locator(".way")).to_have_count(3)
     expect(ways).to_contain_text("It tries <b>idea 2</b>.")
-    expect(page.locator("[data-part=entries]")).to_contain_text("Way 3 begins")
+    expect(page.locator("[data-part=entries]")).to_contain_text("Branch 3 begins")
     tops = ways.locator(".way").evaluate_all("ways => ways.map(way => way.getBoundingClientRect().top)")
     assert len(set(tops)) == 1, "side by side"
     for width, height in ((1280, 720), (1440, 900), (1920, 1080)):  # the panes take the remaining space without squeezing other elements
@@ -50,7 +50,7 @@ def test_ways_come_without_a_reload_stand_beside_each_other_and_keep_what_is_fol
         assert page.locator(".run-panes").evaluate("panes => panes.offsetHeight") >= 320
     ways.locator("summary").focus()
     page.keyboard.press("Tab")
-    expect(ways.get_by_role("region", name="Ways side by side")).to_be_focused()
+    expect(ways.get_by_role("region", name="Branches side by side")).to_be_focused()
     ways.locator("summary").press("Enter")
     append(run.pk, [way(2, "ended", reason="No program came of it.")])
     expect(ways.locator("summary")).to_contain_text("3 so far, 2 at work")

@@ -146,7 +146,7 @@ export const ENTRIES = {
     const { way } = item;
     const program = way.candidate == null ? null : h("a", { href: write({ candidate: way.candidate }) }, `candidate ${way.candidate}`);
     return [
-      h("p", { class: "verdict-line" }, h("span", { class: "route" }, `Way ${way.way} `, WAYS[way.what] ?? way.what ?? ""), program, way.of == null ? null : h("span", { class: "muted" }, `of way ${way.of}`)),
+      h("p", { class: "verdict-line" }, h("span", { class: "route" }, `Branch ${way.way} `, WAYS[way.what] ?? way.what ?? ""), program, way.of == null ? null : h("span", { class: "muted" }, `of branch ${way.of}`)),
       way.reason ? h("p", { class: "prose" }, way.reason) : null,
       way.speedup && way.beside != null ? h("p", { class: "realised" }, `${times(way.speedup.ratio)}× ${interval(way.speedup)} of candidate ${way.beside}, timed in turn`) : null,
     ];

@@ -243,7 +243,7 @@ export const FOLDERS = {
     state.ways.add(payload.way);
     changes.ways = true;
     addItem(state, changes, event, "way", { way: payload });
-    if (payload.what === "leads") changes.notices.push(`Way ${payload.way} takes the lead with candidate ${payload.candidate}.`);
+    if (payload.what === "leads") changes.notices.push(`Branch ${payload.way} takes the lead with candidate ${payload.candidate}.`);
   },
   "budget.updated"(state, _event, payload, changes) {
     state.spent = payload.spent ?? state.spent;
