@@ -44,7 +44,7 @@ def belongs(ways: list[WayRow], p: CandidateProposed) -> None:
 
 
 def told(p: WayChanged) -> str:
-    """Returns what happened to a branch, as a sentence that omits the branch's number: "migrates to candidate 5 of branch 2: 2 programs in a row brought
+    """Returns what happened to a branch, as a sentence that omits its number: "migrates to candidate 5 of branch 2: 2 programs in a row brought
     no gain."."""
     said = WORDS.get(p.what, p.what)
     if p.candidate is not None:
