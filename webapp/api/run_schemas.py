@@ -60,7 +60,9 @@ class SearchSettings(Asked):
     precision: Precision = Field(default="fp32-strict", description="Error bound that the program has to keep, and that of its baselines.")
     mode: Mode = Field(default="train", description="train() as KernelBench leaves it, or eval().")
     target: float | None = Field(default=None, ge=1, le=1000, description="Stop at this lower bound of the speedup against eager.")
-    workers: int = Field(default=4, ge=1, le=MOST_WORKERS, description=f"Branches at once in {SIDE_BY_SIDE}; a device measures one program at a time.")
+    workers: int = Field(
+        default=4, ge=1, le=MOST_WORKERS, description=f"Branches at once in {SIDE_BY_SIDE}; a device measures one program at a time."
+    )
     review_plan: bool = Field(default=False, description="Pause after the first plan until a person has read it.")
     budget: Limits = Limits()
     seed: int = Field(default=0, ge=0, le=2**31 - 1, description="Of the search; measurements draw their own.")
