@@ -83,8 +83,17 @@ TIMES = """for i in range(10):
     time = self.times(torch.full_like(x[:, :1], i / 10))
     x = x + self.b(F.silu(self.a(x) + time))
 return x"""
+LAYERS = """states = [x[:, t] for t in range(x.shape[1])]
+for cell in (self.cell, self.second, self.third):
+    h, c, below, states = x.new_zeros(x.shape[0], 8), x.new_zeros(x.shape[0], 8), states, []
+    for v in below:
+        h, c = cell(v, (h, c))
+        states.append(h + v if v.shape == h.shape else h)
+return torch.stack(states, 1), h"""
 STEPS = {
     "one loop after the other": (BOTH_WAYS, f"{CELL}\nself.other = nn.GRUCell(5, 8)", "torch.randn(3, 9, 5)", "x", 2),
+    "one layer after the other": (LAYERS, "self.cell, self.second, self.third = nn.LSTMCell(5, 8), nn.LSTMCell(8, 8), nn.LSTMCell(8, 8)",
+                                  "torch.randn(3, 9, 5)", "x", 3),
     "both directions in a pass": (TURNS, CELL, "torch.randn(3, 11, 5)", "x", 1),
     "similar layers before": ("x = torch.tanh(self.b(torch.tanh(self.a(x))))\nfor t in range(9):\n    x = torch.tanh(self.c(x))\nreturn x",
                               f"{TWO}\nself.c = nn.Linear(6, 6)", "torch.randn(5, 6)", "x", 1),
