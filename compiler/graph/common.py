@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection
 
 from compiler.graph.constants import CONSTANTS
-from compiler.graph.values import refs
+from compiler.graph.values import refs, renamed
 from verifier.draws import draws
 from verifier.graph import ASSERTION, Node
 
@@ -18,7 +18,7 @@ def common(nodes: list[Node], results: Collection[str]) -> list[Node]:
     instead: dict[str, str] = {}
     found = []
     for node in nodes:
-        args, kwargs = _renamed(node.args, instead), {key: _renamed(value, instead) for key, value in node.kwargs.items()}
+        args, kwargs = renamed(node.args, instead), {key: renamed(value, instead) for key, value in node.kwargs.items()}
         if any(name in instead for name in refs([node.args, list(node.kwargs.values())])):
             node = node.model_copy(update={"args": args, "kwargs": kwargs})
         apart = "." in node.op and node.op.split(".")[1] in CONSTANTS or node.op == ASSERTION or draws(node.op, node.args, node.kwargs)
@@ -30,11 +30,3 @@ def common(nodes: list[Node], results: Collection[str]) -> list[Node]:
             known[key] = node.name
         found.append(node)
     return found
-
-
-def _renamed(value: object, instead: dict[str, str]) -> object:
-    if isinstance(value, dict):
-        return {**value, "ref": instead[value["ref"]]} if value.get("ref") in instead else value
-    if isinstance(value, (list, tuple)):
-        return [_renamed(one, instead) for one in value]
-    return value

@@ -1,26 +1,30 @@
 """Joins what a loop over steps does at each position of a tensor: products with the same weights, and writes.
 
 A loop over steps multiplies the input of each step by the same weights: `linear(x[t], weights)`. These products do not depend on each other, so
-`linear(x, weights)[t]` needs one product instead of one per step. A loop that fills a tensor (`out[t] = h`) is captured as choices between the new
+`linear(x, weights)[t]` needs one product instead of one per step. If the inputs are the states of an earlier loop (the layer below), they are
+stacked first. A loop that fills a tensor (`out[t] = h`) is captured as choices between the new
 part and all of the old contents, one per step; if the steps fill all of it, it is the concatenation of the parts.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import Any
 
-from compiler.graph.values import new_node, plain, refs
+from compiler.graph.values import new_node, plain, refs, renamed
 from verifier.graph import Node
 from verifier.task import TensorSpec
 
 LEAST = 4  # positions
+MANY, SMALL = 8, 1 << 16  # of at least so many separate tensors with at most so many elements each, a stack is made
 SLICE, WHERE = "aten.slice.Tensor", "aten.where.self"
 PRODUCTS = {"aten.linear.default": "aten.linear.default", "aten.mm.default": "aten.matmul.default", "aten.matmul.default": "aten.matmul.default"}
 
 
 def together(nodes: list[Node], specs: dict[str, TensorSpec]) -> list[Node]:
     """Returns the operators with such products joined. `specs` covers every value and is extended by the new values."""
+    nodes = _stacked(nodes, specs)
     by_name = {node.name: node for node in nodes}
     groups: dict[Any, list[tuple[int, Node]]] = {}
     for node in nodes:
@@ -46,6 +50,41 @@ def together(nodes: list[Node], specs: dict[str, TensorSpec]) -> list[Node]:
     found = list(after.get(-1, []))
     for at, node in enumerate(nodes):
         found += [instead.get(node.name, node), *after.get(at, [])]
+    return found
+
+
+def _stacked(nodes: list[Node], specs: dict[str, TensorSpec]) -> list[Node]:
+    """Stacks separate tensors that products with the same weights read, if all are there before the first product. Later operators read positions of
+    the stack."""
+    by_name = {node.name: node for node in nodes}
+    place = {node.name: at for at, node in enumerate(nodes)}
+    groups: dict[Any, list[Node]] = {}
+    for node in nodes:
+        part = node.args[0].get("ref") if node.op in PRODUCTS and not node.kwargs and isinstance(node.args[0], dict) else None
+        if part in by_name and len(specs[part].shape) == 2 and _position(node, by_name, specs) is None and math.prod(specs[part].shape) <= SMALL:
+            groups.setdefault((node.op, str(node.args[1:]), tuple(specs[part].shape), specs[part].dtype), []).append(node)
+    made: dict[int, list[Node]] = {}  # position -> the stack and its parts, which follow the operator there
+    instead: dict[str, tuple[int, str]] = {}  # value -> where its stack is made, and the part that equals it
+    for members in groups.values():
+        sources = list(dict.fromkeys(node.args[0]["ref"] for node in members))
+        last = max(place[one] for one in sources)
+        name = f"{sources[0]}_stacked"
+        if len(sources) < MANY or len(sources) < len(members) or last > place[members[0].name] or name in specs or instead.keys() & set(sources):
+            continue
+        shape, dtype, origin = tuple(specs[sources[0]].shape), specs[sources[0]].dtype, by_name[sources[-1]]
+        one, whole = TensorSpec(shape=(1, *shape), dtype=dtype), TensorSpec(shape=(len(sources), *shape), dtype=dtype)
+        rows = [new_node(origin, f"{name}_row_{at}", "aten.view.default", [{"ref": each}, list(one.shape)], one) for at, each in enumerate(sources)]
+        cat = new_node(origin, name, "aten.cat.default", [[{"ref": row.name} for row in rows], 0], whole)
+        cuts = [new_node(origin, f"{name}_{at}", "aten.select.int", [{"ref": name}, 0, at], specs[each]) for at, each in enumerate(sources)]
+        made.setdefault(last, []).extend([*rows, cat, *cuts])
+        instead |= {each: (last, cut.name) for each, cut in zip(sources, cuts, strict=True)}
+        specs.update({node.name: node.outputs[0] for node in (*rows, cat, *cuts)})
+    found = []
+    for at, node in enumerate(nodes):
+        read = {name: instead[name][1] for name in refs([node.args, list(node.kwargs.values())]) if name in instead and instead[name][0] < at}
+        if read:
+            node = node.model_copy(update={"args": renamed(node.args, read), "kwargs": {key: renamed(v, read) for key, v in node.kwargs.items()}})
+        found += [node, *made.get(at, [])]
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from verifier.graph import Node
@@ -17,6 +17,15 @@ def refs(value: Any) -> Iterator[str]:
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from refs(item)
+
+
+def renamed(value: Any, instead: Mapping[str, str]) -> Any:
+    """Returns an operator's argument with the names of tensors in `instead` replaced."""
+    if isinstance(value, dict):
+        return {**value, "ref": instead[value["ref"]]} if value.get("ref") in instead else value
+    if isinstance(value, (list, tuple)):
+        return [renamed(one, instead) for one in value]
+    return value
 
 
 def plain(value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compiler.families.stepped.body import Body, Loop, Product, RowOperator, Weight
+from compiler.families.stepped.pieces import Body, Loop, Product, RowOperator, Weight
 from compiler.figures import DeviceFigures
 
 ROWS = (1, 2, 4, 8)

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from compiler.families.family import Cost, Match, Printed, Printers, Setting, Work, plain_cost
 from compiler.families.stepped import stepped_cuda
 from compiler.families.stepped.block import Block, choose, launched_ms
-from compiler.families.stepped.body import RESERVED, Body, Loop, body_of
+from compiler.families.stepped.body import RESERVED, body_of
 from compiler.families.stepped.passes import CAT, passes_of
+from compiler.families.stepped.pieces import Body, Loop
 from compiler.graph.network import Network
 from compiler.kernel.builder import Refused
 from verifier.graph import Node

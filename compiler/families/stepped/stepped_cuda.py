@@ -5,8 +5,9 @@ from __future__ import annotations
 from compiler.families.family import NAME, Packed, Printed, Work
 from compiler.families.pool import parameters
 from compiler.families.stepped.block import Block, padded
-from compiler.families.stepped.body import Body, Loop, Operand, Piece, Product, RowOperator, Slot
 from compiler.families.stepped.passes import Stack
+from compiler.families.stepped.pieces import Body, Loop, Operand, Piece, Product, RowOperator, Slot
+from compiler.families.stepped.rows_cuda import ROWWISE, row_lines
 from compiler.families.text import indented
 from compiler.graph.ir import Argument
 from compiler.graph.network import count
@@ -82,20 +83,6 @@ __device__ __forceinline__ void multiply_rows(const float* weight, const float* 
             out[row * out_pitch + column] = total;
         }
     }
-}
-"""
-ROWWISE = """\
-// Every lane gets the sum, or the largest, over its warp.
-__device__ __forceinline__ float sum_of_warp(float value) {
-    for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
-    return value;
-}
-__device__ __forceinline__ float most_of_warp(float value) {
-    for (int step = 16; step > 0; step /= 2) {
-        const float other = __shfl_xor_sync(0xffffffffu, value, step);
-        value = value > other || value != value ? value : other;
-    }
-    return value;
 }
 """
 
@@ -269,106 +256,16 @@ class Kernel:
 
     def row_operator(self, piece: RowOperator) -> list[str]:
         x, out, width = piece.x, piece.into, piece.x.width
-        inner = {
-            "layer_norm": self.layer_norm,
-            "softmax": self.softmax,
-            "log_softmax": self.log_softmax,
-            "logsumexp": self.logsumexp,
-            "var": self.variance,
-            "std": self.variance,
-        }.get(piece.kind)
         lines = [
             f"const float* const from = {self.place(x)} + row * {x.slot.pitch};",
             f"float* const out = {out.name} + row * {out.pitch};",
-            *(inner(piece) if inner is not None else self.reduced(piece)),
+            *row_lines(piece, self.named),
         ]
         return [
             f"for (int row = threadIdx.x / 32; row < {self.block.rows}; row += {self.block.threads // 32}) {{  // {piece.kind} of {width}",
             "    const int lane = threadIdx.x % 32;",
             *indented(lines),
             "}",
-        ]
-
-    def lanes(self, width: int, statement: str) -> str:
-        return f"for (int i = lane; i < {width}; i += 32) {statement}"
-
-    def layer_norm(self, piece: RowOperator) -> list[str]:
-        width = piece.x.width
-        scale = f" * {self.named[piece.scale]}[i]" if piece.scale else ""
-        shift = f" + {self.named[piece.shift]}[i]" if piece.shift else ""
-        return [
-            "float total = 0.0f, squares = 0.0f;",
-            self.lanes(width, "total += from[i];"),
-            f"const float mean = sum_of_warp(total) / {width}.0f;",
-            self.lanes(width, "squares += (from[i] - mean) * (from[i] - mean);"),
-            f"const float scale = 1.0f / sqrtf(sum_of_warp(squares) / {width}.0f + {piece.eps!r}f);",
-            self.lanes(width, f"out[i] = (from[i] - mean) * scale{scale}{shift};"),
-        ]
-
-    def exponentials(self, width: int) -> list[str]:
-        return [
-            "float most = -INFINITY, total = 0.0f;",
-            self.lanes(width, "most = from[i] > most || from[i] != from[i] ? from[i] : most;"),
-            "most = most_of_warp(most);",
-        ]
-
-    def softmax(self, piece: RowOperator) -> list[str]:
-        width = piece.x.width
-        return [
-            *self.exponentials(width),
-            self.lanes(width, "out[i] = expf(from[i] - most), total += out[i];"),
-            "const float scale = 1.0f / sum_of_warp(total);",
-            self.lanes(width, "out[i] *= scale;"),
-        ]
-
-    def log_softmax(self, piece: RowOperator) -> list[str]:
-        width = piece.x.width
-        return [
-            *self.exponentials(width),
-            self.lanes(width, "total += expf(from[i] - most);"),
-            "const float shift = logf(sum_of_warp(total));",
-            self.lanes(width, "out[i] = from[i] - most - shift;"),
-        ]
-
-    def logsumexp(self, piece: RowOperator) -> list[str]:
-        return [
-            *self.exponentials(piece.x.width),
-            "const float base = most == INFINITY || most == -INFINITY ? 0.0f : most;",
-            self.lanes(piece.x.width, "total += expf(from[i] - base);"),
-            "const float found = base + logf(sum_of_warp(total));",
-            "if (lane == 0) out[0] = found;",
-        ]
-
-    def variance(self, piece: RowOperator) -> list[str]:
-        width = piece.x.width
-        found = f"sum_of_warp(squares) / {width - piece.correction}.0f"
-        return [
-            "float total = 0.0f, squares = 0.0f;",
-            self.lanes(width, "total += from[i];"),
-            f"const float mean = sum_of_warp(total) / {width}.0f;",
-            self.lanes(width, "squares += (from[i] - mean) * (from[i] - mean);"),
-            f"const float found = {found if piece.kind == 'var' else f'sqrtf({found})'};",
-            "if (lane == 0) out[0] = found;",
-        ]
-
-    def reduced(self, piece: RowOperator) -> list[str]:
-        width = piece.x.width
-        if piece.kind == "amax":
-            return [*self.exponentials(width), "if (lane == 0) out[0] = most;"]
-        if piece.kind == "amin":
-            return [
-                "float most = -INFINITY;  // of the negative elements",
-                self.lanes(width, "most = -from[i] > most || from[i] != from[i] ? -from[i] : most;"),
-                "most = most_of_warp(most);",
-                "if (lane == 0) out[0] = -most;",
-            ]
-        root = piece.kind == "linalg_vector_norm"
-        mean = f" / {width}.0f" if piece.kind == "mean" else ""
-        return [
-            "float total = 0.0f;",
-            self.lanes(width, "total += from[i] * from[i];" if root else "total += from[i];"),
-            f"total = {'sqrtf(sum_of_warp(total))' if root else 'sum_of_warp(total)'};",
-            f"if (lane == 0) out[0] = total{mean};",
         ]
 
     # -- results --------------------------------------------------------------------------------------------------------------

@@ -83,8 +83,22 @@ TIMES = """for i in range(10):
     time = self.times(torch.full_like(x[:, :1], i / 10))
     x = x + self.b(F.silu(self.a(x) + time))
 return x"""
+LAYERS = """states = [x[:, t] for t in range(x.shape[1])]
+for cell in (self.cell, self.second, self.third):
+    h, c, below, states = x.new_zeros(x.shape[0], 8), x.new_zeros(x.shape[0], 8), states, []
+    for v in below:
+        h, c = cell(v, (h, c))
+        states.append(h + v if v.shape == h.shape else h)
+return torch.stack(states, 1), h"""
+MEETING = """c = z * 2
+for t in range(9):
+    z = torch.tanh(self.a(z)) * self.s[t] + self.s[8 - t] * c * 0.5 + 0.1 * t + self.s[0]
+    c = torch.sin(z) * 0.5 + c
+return z, c"""
 STEPS = {
     "one loop after the other": (BOTH_WAYS, f"{CELL}\nself.other = nn.GRUCell(5, 8)", "torch.randn(3, 9, 5)", "x", 2),
+    "one layer after the other": (LAYERS, "self.cell, self.second, self.third = nn.LSTMCell(5, 8), nn.LSTMCell(8, 8), nn.LSTMCell(8, 8)",
+                                  "torch.randn(3, 9, 5)", "x", 3),
     "both directions in a pass": (TURNS, CELL, "torch.randn(3, 11, 5)", "x", 1),
     "similar layers before": ("x = torch.tanh(self.b(torch.tanh(self.a(x))))\nfor t in range(9):\n    x = torch.tanh(self.c(x))\nreturn x",
                               f"{TWO}\nself.c = nn.Linear(6, 6)", "torch.randn(5, 6)", "x", 1),
@@ -94,6 +108,7 @@ STEPS = {
     "layers of a constant": (TIMES, "self.times, self.a, self.b = nn.Linear(1, 12), nn.Linear(6, 12), nn.Linear(12, 6)", "torch.randn(5, 6)", "x", 1),
     "lengths": (MASKED, CELL, "torch.randn(3, 9, 5), torch.tensor([9, 3, 5])", "x, lengths", 1),
     "a number that equals another": (ACCELERATED, "self.a = nn.Parameter(torch.randn(9, 6) * 0.3)", "torch.randn(5, 9)", "x", 1),
+    "numbers at the same place in one pass": (MEETING, f"{TWO}\nself.register_buffer('s', torch.rand(9))", "torch.randn(5, 6)", "z", 1),
     "state in one tensor": (ONE_TENSOR, "self.cell = nn.LSTMCell(5, 8)", "torch.randn(3, 9, 5)", "x", 1),
     "a number per row": (SCALARS, "self.a, self.b = nn.Linear(6, 8), nn.Linear(8, 1)", "torch.randn(3, 9, 5)", "x", 1),
     "reductions": (ROWS, "self.a = nn.Linear(33, 33)", "torch.randn(5, 33)", "x", 1),
