@@ -13,6 +13,7 @@ from agents.llm.messages import Reply
 from agents.memory import Memory, recall
 from agents.memory.within import ancestors
 from agents.roles import digest, measured, source_knobs, steps
+from agents.roles.best_program import best_text
 from agents.roles.compiled import Compiled
 from agents.roles.edits import Written, author_of, read_program, signed, unsigned
 from agents.roles.evidence import tried_text
@@ -100,8 +101,9 @@ class LlmCoder:
             return digest.step_text(situation.step, compiled)
         if parent is not None and parent.edit.idea is not None:
             return digest.idea_text(parent.edit.idea)
-        if parent is not None and compiler_began(parent):
-            return digest.groups_text(situation.planned.payload, compiled, floors=parent.passed)
+        if parent is not None and began(parent) is not None:
+            first = began(parent)
+            return digest.groups_text(situation.planned.payload, compiled, parent.passed, None if first is parent or first is None else first.number)
         return "\n\n".join(digest.step_text(step, compiled) for step in situation.planned.payload.get("steps") or [])
 
     async def _edit(
@@ -165,6 +167,7 @@ class LlmCoder:
             "lost": measured.lost_text(passed, situation) if passed else "",
             "strategy_names": ", ".join(names_for(settings)),
             "evidence": tried_text(failed) if failed else "",
+            "best": best_text(situation) if failed else "",
             "resources": measured.resources_text(parent, compiled.figures) if parent else "",
             "diagnosis": digest.diagnosis_text(advice.base or advice.diagnosis, None if ordered(advice) else advice) if advice else "",
             "taught": Memory.of(situation).digest("coder", failed.number if failed else None) if situation.attempts else "",
@@ -188,14 +191,13 @@ def names_for(settings: Settings) -> list[str]:
     return [s.name for s in CATALOGUE if getattr(s, digest.language_of(settings)) and (s.veto(facts) is None)]
 
 
-def compiler_began(attempt: Attempt) -> bool:
-    """Returns whether the compiler wrote the program or its parent, in which case the plan's steps are groups that already exist."""
+def began(attempt: Attempt) -> Attempt | None:
+    """Returns the program itself or the nearest one before it that the compiler wrote, whose groups are the plan's steps. Returns None if the
+    compiler wrote none of them."""
     current: Attempt | None = attempt
-    while current is not None:
-        if current.edit.options is not None:
-            return True
+    while current is not None and current.edit.options is None:
         current = current.base
-    return False
+    return current
 
 
 def ordered(advice: Advice) -> bool:
