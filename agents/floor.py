@@ -111,17 +111,14 @@ def steps_text(dependent_steps: int, exchanges: int = 1) -> str:
             "It counts bytes and products alone, in this arithmetic and as the task's operators stand (a cheaper split or less work goes below it): "
             "no latency, no launches, no transcendental functions."
         )
-    each = (
-        "each costs"
-        if exchanges == 1
-        else f"each has up to {exchanges} exchanges (its products and reductions, one after another), each of which costs"
-    )
+    several = f"each has up to {exchanges} exchanges (its products and reductions, one after another), each of which costs"
+    each = "each costs" if exchanges == 1 else several
     fewer = "" if exchanges == 1 else " A block that computes a reduction for itself from what it receives anyway needs fewer."
     return (
         f"It counts bytes and products alone and no dependent steps: {dependent_steps:,} steps of a recurrence follow each other here, and where "
         f"the state is spread over blocks and exchanged through L2, {each} about a microsecond (by flags; a grid-wide barrier up to 3), "
-        f"{duration(dependent_steps * exchanges * STEP_US / 1e3)} together. That is an estimate for one way to do it and no floor: an exchange within "
-        f"a cluster, through distributed shared memory, or within a block is shorter (not measured here).{fewer}"
+        f"{duration(dependent_steps * exchanges * STEP_US / 1e3)} together. That is an estimate for one way to do it and no floor: an "
+        f"exchange within a cluster, through distributed shared memory, or within a block is shorter (not measured here).{fewer}"
     )
 
 

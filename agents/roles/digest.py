@@ -113,7 +113,7 @@ def device_text(figures: DeviceFigures) -> str:
             + (
                 f"L2 of a core: {size(figures.unit_cache_bytes)}"
                 if cpu
-                else f"shared memory: at most {figures.unit_cache_bytes:,} bytes a block, read at 128 bytes a clock by a multiprocessor (32 banks of 4)"
+                else f"shared memory: at most {figures.unit_cache_bytes:,} bytes a block; a multiprocessor reads 128 bytes of it a clock (32 banks)"
             ),
             f"- one {'parallel region' if cpu else 'kernel launch'}: about {figures.launch_us:g} us",
             *(
@@ -369,9 +369,8 @@ def groups_text(payload: dict[str, Any], compiled: Compiled, floors: bool = True
         whose = (
             f"The groups of candidate {first}, as the compiler wrote it. The program below descends from it and may compute any of them otherwise."
         )
-    lines = [
-        f"{whose} A change may merge or replace them: what lies between is not compared, only outputs and the buffers that `forward` modifies are."
-    ]
+    compared = "what lies between is not compared, only outputs and the buffers that `forward` modifies are"
+    lines = [f"{whose} A change may merge or replace them: {compared}."]
     lines[0] += "" if not floors else f" Floors are of each group fused, products on {UNITS[fastest(compiled.figures, compiled.plan.precision)]}."
     for ids, space, title, floor in (alike := _alike(steps, compiled if floors else None))[:MOST_GROUPS]:
         lines.append(f"- {ids} ({space}): {title}{f': {floor}' if floor else ''}")

@@ -6,19 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-from verifier.correctness.bounds import (
-    ULPS,
-    Judgement,
-    bound,
-    deviation,
-    epsilon,
-    judge,
-    position,
-    relative,
-    root_mean_square,
-    same_values,
-    tolerated,
-)  # fmt: skip
+from verifier.correctness import bounds
+from verifier.correctness.bounds import ULPS, Judgement, bound, deviation, epsilon, judge, root_mean_square, same_values, tolerated
 from verifier.correctness.examining import ours
 from verifier.correctness.expectation import continued
 from verifier.correctness.noise import MOST_DECIDED, NOISE_ROOM
@@ -85,8 +74,8 @@ def _measured(judgement: Judgement, got: torch.Tensor, expected: torch.Tensor) -
     if judgement.error is None or judgement.bound is None or not got.numel():
         return ""
     a, b = got.detach().flatten(), expected.detach().flatten()
-    worst = int(relative(a, b, root_mean_square(b)).argmax())
-    place = list(position(worst, tuple(expected.shape)))
+    worst = int(bounds.relative(a, b, root_mean_square(b)).argmax())
+    place = list(bounds.position(worst, tuple(expected.shape)))
     return (
         f"; most at {place}: {float(a[worst]):.9g} instead of {float(b[worst]):.9g}; error {judgement.error:.3g}, bound {judgement.bound:.3g} "
         "(max |a-b| / (|b| + rms(b)))"

@@ -26,8 +26,8 @@ def wrong_result_text(report: Report) -> str:
         return DIFFERENT
     wrong = f", in {found[1]} of {found[2]} elements" if (found := COUNT.search(detail)) else ""
     return (
-        f"{BY_LITTLE}: {off:.1e} of its value{wrong}. Rounding that cancellation or a short sum magnifies looks like that (a variance of two nearly equal "
-        "numbers, for example), and so does a small defect; check the order and the width of the sums that lead to it first"
+        f"{BY_LITTLE}: {off:.1e} of its value{wrong}. Rounding that cancellation or a short sum magnifies looks like that (a variance of two nearly "
+        "equal numbers, for example), and so does a small defect; check the order and the width of the sums that lead to it first"
     )
 
 
