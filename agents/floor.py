@@ -118,7 +118,7 @@ def steps_text(dependent_steps: int, exchanges: int = 1) -> str:
         f"It counts bytes and products alone and no dependent steps: {dependent_steps:,} steps of a recurrence follow each other here, and where "
         f"the state is spread over blocks and exchanged through L2, {each} about a microsecond (by flags; a grid-wide barrier up to 3), "
         f"{duration(dependent_steps * exchanges * STEP_US / 1e3)} together. That is an estimate for one way to do it and no floor: an "
-        f"exchange within a cluster, through distributed shared memory, or within a block is shorter (not measured here).{fewer}"
+        f"exchange within a cluster, through distributed shared memory, or within a block avoids L2 (its cost is not measured here).{fewer}"
     )
 
 

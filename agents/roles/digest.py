@@ -367,7 +367,7 @@ def groups_text(payload: dict[str, Any], compiled: Compiled, floors: bool = True
     whose = "The groups of the program below."
     if first is not None:
         whose = (
-            f"The groups of candidate {first}, as the compiler wrote it. The program below descends from it and may compute any of them otherwise."
+            f"The groups of candidate {first}, which the compiler wrote. The program below descends from it and may compute any of them otherwise."
         )
     compared = "what lies between is not compared, only outputs and the buffers that `forward` modifies are"
     lines = [f"{whose} A change may merge or replace them: {compared}."]

@@ -44,6 +44,7 @@ def failure_text(report: Report, source: str) -> str:
     failed, passed = [t for t in report.trials if not t.ok], sum(t.ok for t in report.trials)
     for trial in failed[:3]:
         error = f": error {trial.error:.3g}, bound {trial.bound:.3g} ({trial.norm})" if trial.error is not None and trial.bound is not None else ""
+        error += f", PyTorch's own error {trial.eager_error:.3g}" if trial.eager_error is not None else ""
         lines.append(f"- trial {trial.name!r} failed{f' at {trial.output}' if trial.output else ''}{error}. {trial.detail[:500]}".rstrip())
     if failed and passed:
         others = whole_items(", ".join(t.name for t in report.trials if t.ok), 300)

@@ -18,6 +18,7 @@ from agents.roles.compiled import Compiled
 from agents.roles.edits import Written, author_of, read_program, signed, unsigned
 from agents.roles.evidence import tried_text
 from agents.roles.exchange import converse, notes_for
+from agents.roles.fragments import fragments_text
 from agents.roles.prompts import part
 from agents.roles.replies import Refused
 from agents.roles.rules_verifier import AGAIN, crowded_out, unmeasured
@@ -45,7 +46,7 @@ class LlmCoder:
         helpful = unapplied(chosen or planned, parent, advice)
         values |= {
             "method": method_text(chosen, method, advice),
-            "how_to": digest.how_to_text(helpful, digest.language_of(situation.settings), situation.step, order(advice)),
+            "how_to": self._how_to(helpful, situation, parent, advice),
         }
         earned = await recall(span, situation) if chosen and parent is not None and parent.passed else []
         names = {strategy.name for strategy in chosen}
@@ -54,6 +55,13 @@ class LlmCoder:
         return await self._edit(
             span, situation, purpose, values, parent, method or "", together, title=(situation.step or {}).get("title", ""), wanted=order(advice)
         )
+
+    @staticmethod
+    def _how_to(strategies: Sequence[Strategy], situation: Situation, parent: Attempt | None, advice: Advice | None) -> str:
+        language, source = digest.language_of(situation.settings), parent.edit.source if parent is not None else ""
+        told = digest.how_to_text(strategies, language, situation.step, order(advice))
+        fitting = [s for s in strategies if not digest.contradicts(s, situation.step, order(advice))] if language == "cuda" else []
+        return "\n\n".join(filter(None, (told, fragments_text(fitting, situation.planned.data.figures, source))))
 
     async def realise(self, span: Span, situation: Situation, idea: Idea, parent: Attempt | None) -> Edit | None:
         values = await self._values(span, situation, parent, None)

@@ -159,7 +159,8 @@ def left_text(settings: Settings, attempt: Attempt, routes: Sequence[str]) -> st
     said = "The number of programs is not limited." if limit is None else f"At most {left} more program{'s' if left != 1 else ''} can be tried."
     said += " A program that fails counts and comes back for `repair` a few times; after that, the best program stays the base."
     later = [f"`{route}`" for route in ("next-step", "re-plan") if route in routes]
-    return f"{said} {' and '.join(later)} stay{'s' if len(later) == 1 else ''} open until taken, also after a change that failed." if later else said
+    stay = f" {' and '.join(later)} stay{'s' if len(later) == 1 else ''} open while the run goes on, also after a change that failed."
+    return f"{said}{stay if later else ''}"
 
 
 def read_diagnosis(reply: Reply, routes: Sequence[str], offered: Sequence[str], passages: Sequence[Passage]) -> DiagnosisReply:

@@ -214,14 +214,18 @@ def error_text(report: Report) -> str:
     if not known:
         return ""
     share, worst = max(known, key=lambda pair: pair[0])
-    said = f"Error: at most {worst.error:.3g} of a bound of {worst.bound:.3g} in {worst.name!r} ({100 * share:.0f} % of it), as {worst.norm}."
+    own = f", PyTorch's own {worst.eager_error:.3g}" if worst.eager_error is not None else ""
+    said = f"Error: at most {worst.error:.3g} of a bound of {worst.bound:.3g} in {worst.name!r} ({100 * share:.0f} % of it{own}), as {worst.norm}."
+    if worst.allowed:
+        said += f" {100 * worst.decided:.3g} % of the elements were decided otherwise than by PyTorch, of {100 * worst.allowed:.3g} % allowed."
     others = [portion for portion, trial in known if trial is not worst]
     if share < AT_BOUND:
         return said
     rest = f". In each of the other trials, the error is at most {100 * max(others):.0f} % of that trial's own bound" if others else ""
+    missing = " Not recorded: how many were decided otherwise, PyTorch's own error." if worst.eager_error is None else ""
     return (
         f"{said} Elements that a decision changed, as many as are allowed, are left out of this figure. What follows from a decision has errors of "
-        f"every size, so the largest of the rest may lie at the bound{rest}. Not recorded: how many were decided otherwise, PyTorch's own error."
+        f"every size, so the largest of the rest may lie at the bound{rest}.{missing}"
     )
 
 
