@@ -25,8 +25,10 @@ from agents.strategies import Facts, by_name
 from agents.strategies.fitting import large_products
 from compiler import DeviceFigures
 from compiler.families.product import warpgroup
+from verifier.correctness import bounds
 from verifier.graph import Capture
 from verifier.jobs import KernelProfile
+from verifier.profiling.diagnosing import defects
 from verifier.profiling.diagnosing.defects import BY_LITTLE, DIFFERENT, wrong_result_text
 from verifier.report import Kernel, Trial
 
@@ -129,6 +131,7 @@ def test_nan_and_orders_of_sums_are_settled():
 
 def test_a_result_that_is_off_by_little_is_not_called_a_different_computation():
     found = wrong(OFF)
+    assert bounds.CHAOTIC == defects.CHAOTIC
     assert wrong_result_text(found.report).startswith(f"{BY_LITTLE}: 5.5e-04 of its value, in 2 of 96 elements.")
     said = digest.diagnosis_text(diagnosed(situation(found), found))
     assert said.startswith("Class: rounding beyond the bound, or a small defect.")
