@@ -92,6 +92,14 @@ def fastest(figures: DeviceFigures, precision: str) -> Arithmetic:
     return own if figures.gflops(own) > figures.fp32_gflops else "fp32"
 
 
+def faster(figures: DeviceFigures, precision: str) -> str:
+    """Says how much less time products take in an arithmetic that the policy allows as well and that floors do not assume; "" if there is none."""
+    arithmetic = fastest(figures, precision)
+    if arithmetic != "3xtf32" or figures.half_gflops / PARTS <= figures.gflops(arithmetic):
+        return ""
+    return f" (the policy also allows three of fp16, in {PARTS * figures.gflops(arithmetic) / figures.half_gflops:.2f} of that time)"
+
+
 def floor_of_task(compiled: Compiled, capture: Capture) -> Floor:
     """Returns the floor of the whole task, fused into one pass that reads inputs and weights once and writes outputs once. If the capture counts a
     layer (such as a recurrent layer) as one operator, its operations are known only at group level."""

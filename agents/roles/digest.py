@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from agents.diagnosis import Cause, Diagnosis, Evidence
-from agents.floor import PARTS, UNITS, fastest, floor_of_group, floor_of_step, floor_of_task, size, steps_text
+from agents.floor import UNITS, faster, fastest, floor_of_group, floor_of_step, floor_of_task, size, steps_text
 from agents.ports import Passage
 from agents.roles.compiled import Compiled
 from agents.roles.edits import folded
@@ -195,7 +195,7 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
         lines.append(f"The whole task, fused into one pass: {floor_of_task(compiled, capture).says()}.")
         lines.append(
             "A floor is the longer of two times: bytes at the device's bandwidth, each value read and written once, and operations in this "
-            f"arithmetic: {UNITS[fastest(compiled.figures, plan.precision)]}{faster(compiled)}. What lies between "
+            f"arithmetic: {UNITS[fastest(compiled.figures, plan.precision)]}{faster(compiled.figures, plan.precision)}. What lies between "
             "groups travels through memory in the groups' floors and not in the whole task's, which is why theirs add up to more; a weight "
             "that several groups read counts in each of them."
         )
@@ -223,14 +223,6 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
     if more := sum(len(groups) for groups in list(alike.values())[MOST_GROUPS:]):
         lines.append(f"- and {more} more groups")
     return "\n".join(lines)
-
-
-def faster(compiled: Compiled) -> str:
-    """Says how much less time products take in an arithmetic that the policy allows and the floors do not assume; "" if there is none."""
-    figures, arithmetic = compiled.figures, fastest(compiled.figures, compiled.plan.precision)
-    if arithmetic != "3xtf32" or figures.half_gflops / PARTS <= figures.gflops(arithmetic):
-        return ""
-    return f" (the policy also allows three of fp16, in {PARTS * figures.gflops(arithmetic) / figures.half_gflops:.2f} of that time)"
 
 
 def kinds_text(kinds: Sequence[str]) -> str:

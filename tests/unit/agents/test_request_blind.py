@@ -9,7 +9,7 @@ import pytest
 from agent_fakes import report
 from test_requests import H200, JOB, compiled, group, passed, situation
 
-from agents.floor import floor_of, steps_text
+from agents.floor import faster, floor_of, steps_text
 from agents.roles import digest, measured
 from agents.roles.best_program import best_text
 from agents.roles.fragments import fragments_text
@@ -59,7 +59,7 @@ def test_floors_do_not_call_the_slower_arithmetic_the_fastest():
     made = compiled(group("g1", ["linear"], 10**6, 24 * 10**9))
     said = digest.floors_text(made, situation(plan=made))
     assert f"(the policy also allows three of fp16, in {share:.2f} of that time)" in said and "fastest rate" not in said
-    assert digest.faster(compiled(precision="bf16")) == "", "one product is enough there"
+    assert faster(H200, "bf16") == "", "one product is enough there"
 
 
 def test_a_programs_time_is_given_over_both_floors():
@@ -68,6 +68,10 @@ def test_a_programs_time_is_given_over_both_floors():
     floor = floor_of(10**6, 24 * 10**9, H200, "fp32-strict")
     assert f"({found.report.timing.program_ms / floor.split_ms:.1f} times the floor with three of fp16)" in said
     assert "three of fp16" not in measured.over_floor(found, situation(found)), "bytes bound that floor"
+
+
+def test_a_diagnosis_says_against_which_arithmetic_it_measures():
+    assert "three of fp16" in compiled().ceilings.product_units and "three of fp16" not in compiled(precision="bf16").ceilings.product_units
 
 
 def test_products_taken_out_of_a_recurrence_count_for_all_its_steps():
