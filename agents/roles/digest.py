@@ -27,7 +27,7 @@ from verifier.build.raw import CUDA_FLAGS
 from verifier.profiling.diagnosing.defects import BY_LITTLE
 from verifier.profiling.diagnosing.task_facts import task_facts
 from verifier.profiling.own_kernels import base_name
-from verifier.task import TensorSpec
+from verifier.task import Admission, TensorSpec
 
 MOST_GROUPS = 24  # maximum number of groups, or of kinds of equal groups
 MOST_KINDS = 20  # maximum number of operators listed for a group in the floors
@@ -91,6 +91,7 @@ def task_text(situation: Situation) -> str:
         lines.append(f"Inputs: {', '.join(shapes)[:1000] or 'none'}")
         lines.append(f"Parameters: {admission.parameters or 0:,}")
         lines += [f"Flag: {FLAGS.get(flag, flag)}" for flag in admission.flags]
+        lines += own_error(admission)
     known = [a.report.environment for a in situation.attempts if a.report is not None]
     if known and known[-1].compiler:
         lines.append(f"Built with: {known[-1].compiler}{f', CUDA {known[-1].cuda}' if known[-1].cuda else ''}, PyTorch {known[-1].torch}")
@@ -99,6 +100,20 @@ def task_text(situation: Situation) -> str:
     if eager := eager_text(situation):
         lines.append(eager)
     return "\n".join(lines)
+
+
+def own_error(admission: Admission) -> list[str]:
+    """Returns a line with PyTorch's own error on the task's inputs and the bound that follows, before any program exists."""
+    if admission.eager_error is None or admission.error_bound is None:
+        return []
+    said = (
+        f"PyTorch's own error against fp64, with the task's inputs: {admission.eager_error:.2g}. So a program may err by {admission.error_bound:.2g} "
+        "there, or more where plain arithmetic does"
+    )
+    if admission.decided is not None:
+        share = f"{100 * admission.decided:.2g} % of an output's" if admission.decided else "no"
+        said += f"; rounding decides {share} elements otherwise in PyTorch than in fp64"
+    return [f"{said}."]
 
 
 def device_text(figures: DeviceFigures) -> str:

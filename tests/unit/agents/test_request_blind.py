@@ -31,6 +31,7 @@ from verifier.jobs import KernelProfile
 from verifier.profiling.diagnosing import defects
 from verifier.profiling.diagnosing.defects import BY_LITTLE, DIFFERENT, wrong_result_text
 from verifier.report import Kernel, Trial
+from verifier.task import Admission
 
 OFF = "buffer was not updated as the task does: 2 of 96 elements are off; first at [16]: 4.60869707e-08 instead of 4.60615368e-08"
 
@@ -87,6 +88,14 @@ def test_the_layout_of_wgmma_is_shown_where_it_can_be_used():
     assert fragments_text(strategies, H200, 'asm("wgmma.mma_async")') == "", "the program shows it"
     assert fragments_text([by_name("fuse-block")], H200, "") == ""
     assert fragments_text(strategies, H200.model_copy(update={"capability": (8, 0)}), "") == ""
+
+
+def test_pytorchs_own_error_is_told_before_any_program_exists():
+    admission = Admission(task="t", ok=True, eager_error=4e-7, error_bound=1.9e-6, decided=0.0)
+    said = digest.task_text(situation(admission=admission))
+    assert "with the task's inputs: 4e-07. So a program may err by 1.9e-06 there" in said and "decides no elements otherwise" in said
+    assert "decides 0.2 % of an output's elements" in digest.own_error(admission.model_copy(update={"decided": 0.002}))[0]
+    assert digest.own_error(Admission(task="t", ok=True)) == []
 
 
 # The device
