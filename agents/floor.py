@@ -27,6 +27,7 @@ SMALL = 0.2  # if arithmetic takes less than this share of the time to move the 
 _RUN = re.compile(r"\b(g\d+)\s*(?:-|–|to)\s*(g\d+)\b(?:\s+every\s+([1-9]\d*))?")
 LOOPS = ("pool", "scan", "order")  # families of kernels without products
 PARTS = 3  # products of 16 bits that make up one of fp32
+SPLIT = "three of fp16 after exact scaling, which keep as many bits and which the policy allows as well, within the error bound"
 STEP_US = 1.0  # time of one exchange of a recurrent state between blocks, through the L2 cache
 UNITS: dict[Arithmetic, str] = {
     "fp32": "fp32 units", "3xtf32": "tensor cores, each fp32 product as three of TF32", "tf32": "tensor cores in TF32",
@@ -62,11 +63,7 @@ class Floor:
             rates = [f"{duration(self.fp32_ms)} on fp32 units"] if self.arithmetic in ("fp32", "3xtf32") else []
             cores = UNITS[self.arithmetic].partition(",")[0] if brief else UNITS[self.arithmetic]
             rates += [f"{duration(self.compute_ms)} on {cores}"] if self.arithmetic != "fp32" else []
-            rates += (
-                [f"{duration(self.split_ms)} as three of 16 bits, where the error bound allows it"]
-                if self.split_ms and self.bound == "compute" and not brief
-                else []
-            )
+            rates += [f"{duration(self.split_ms)} as {SPLIT}"] if self.split_ms and self.bound == "compute" and not brief else []
             parts.append(f"{flops_text(self.flops)} take {', '.join(rates)}")
         return f"{duration(self.ms)} at least ({'; '.join(parts) or 'nothing to move or to compute is known'})"
 
@@ -95,6 +92,14 @@ def fastest(figures: DeviceFigures, precision: str) -> Arithmetic:
     return own if figures.gflops(own) > figures.fp32_gflops else "fp32"
 
 
+def faster(figures: DeviceFigures, precision: str) -> str:
+    """Says how much less time products take in an arithmetic that the policy allows as well and that floors do not assume; "" if there is none."""
+    arithmetic = fastest(figures, precision)
+    if arithmetic != "3xtf32" or figures.half_gflops / PARTS <= figures.gflops(arithmetic):
+        return ""
+    return f" (the policy also allows three of fp16, in {PARTS * figures.gflops(arithmetic) / figures.half_gflops:.2f} of that time)"
+
+
 def floor_of_task(compiled: Compiled, capture: Capture) -> Floor:
     """Returns the floor of the whole task, fused into one pass that reads inputs and weights once and writes outputs once. If the capture counts a
     layer (such as a recurrent layer) as one operator, its operations are known only at group level."""
@@ -114,11 +119,14 @@ def steps_text(dependent_steps: int, exchanges: int = 1) -> str:
             "It counts bytes and products alone, in this arithmetic and as the task's operators stand (a cheaper split or less work goes below it): "
             "no latency, no launches, no transcendental functions."
         )
-    each = "each costs" if exchanges == 1 else f"each has {exchanges} exchanges (its products and reductions, one after another), each of which costs"
+    several = f"each has up to {exchanges} exchanges (its products and reductions, one after another), each of which costs"
+    each = "each costs" if exchanges == 1 else several
+    fewer = "" if exchanges == 1 else " A block that computes a reduction for itself from what it receives anyway needs fewer."
     return (
         f"It counts bytes and products alone and no dependent steps: {dependent_steps:,} steps of a recurrence follow each other here, and where "
-        f"the state is spread over blocks {each} about a microsecond (by flags in L2; a grid-wide barrier up to 3), "
-        f"{duration(dependent_steps * exchanges * STEP_US / 1e3)} together, however fast the products are."
+        f"the state is spread over blocks and exchanged through L2, {each} about a microsecond (by flags; a grid-wide barrier up to 3), "
+        f"{duration(dependent_steps * exchanges * STEP_US / 1e3)} together. That is an estimate for one way to do it and no floor: an "
+        f"exchange within a cluster, through distributed shared memory, or within a block avoids L2 (its cost is not measured here).{fewer}"
     )
 
 

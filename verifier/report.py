@@ -69,6 +69,9 @@ class Trial(BaseModel):
     error: float | None = None
     bound: float | None = None
     norm: str = ""  # e.g. "max |a-b| / rms(b)"
+    eager_error: float | None = None  # PyTorch's own error for `output`; null if it was not measured
+    decided: float = 0.0  # share of the elements of `output` whose error exceeds the bound, as results of another decision do
+    allowed: float = 0.0  # share of the elements of `output` that may
     detail: str = ""  # for a failure: shape, dtype, NaN, or the first wrong index with both values
 
 

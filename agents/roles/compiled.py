@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from agents.diagnosis import Ceilings
-from agents.floor import UNITS, fastest
+from agents.floor import UNITS, faster, fastest
 from compiler import CompilerPlan, DeviceFigures, Group
 
 
@@ -13,9 +13,8 @@ def ceilings_of(f: DeviceFigures, precision: str | None = None) -> Ceilings:
     """Returns the device's limits, with the throughput of matrix products under a precision policy if one is given."""
     found = Ceilings(f.kind, f.bandwidth_gbs, f.fp32_gflops, f.launch_us, f.units, f.capability)
     arithmetic = fastest(f, precision) if precision is not None else "fp32"
-    return replace(
-        found, product_gflops=f.gflops(arithmetic), product_units=UNITS[arithmetic], cache_bytes=f.cache_bytes, unit_cache_bytes=f.unit_cache_bytes
-    )
+    units = f"{UNITS[arithmetic]}{faster(f, precision) if precision is not None else ''}"
+    return replace(found, product_gflops=f.gflops(arithmetic), product_units=units, cache_bytes=f.cache_bytes, unit_cache_bytes=f.unit_cache_bytes)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from agents.diagnosis import Cause, Diagnosis, Evidence
-from agents.floor import UNITS, fastest, floor_of_group, floor_of_step, floor_of_task, size, steps_text
+from agents.floor import UNITS, faster, fastest, floor_of_group, floor_of_step, floor_of_task, size, steps_text
 from agents.ports import Passage
 from agents.roles.compiled import Compiled
 from agents.roles.edits import folded
@@ -24,9 +24,10 @@ from compiler import DeviceFigures, Group
 from compiler.graph.network import Network
 from compiler.graph.values import refs
 from verifier.build.raw import CUDA_FLAGS
+from verifier.profiling.diagnosing.defects import BY_LITTLE
 from verifier.profiling.diagnosing.task_facts import task_facts
 from verifier.profiling.own_kernels import base_name
-from verifier.task import TensorSpec
+from verifier.task import Admission, TensorSpec
 
 MOST_GROUPS = 24  # maximum number of groups, or of kinds of equal groups
 MOST_KINDS = 20  # maximum number of operators listed for a group in the floors
@@ -38,7 +39,10 @@ SAID_IN_TEXT = {  # evidence that the bottleneck class's sentence already includ
 }  # fmt: skip
 GRADES = {"counters": "counters", "timeline": "a timeline", "static": "compiled code and the clock"}
 SHOWN_EVIDENCE = 4  # maximum number of lines of a diagnosis; more figures lead to worse decisions (KernelPro)
+GPCS, GPC_UNITS = 8, 18  # graphics processing clusters of a GH100, and multiprocessors of a complete one (NVIDIA H100 whitepaper, figure 6)
+CLUSTER_BLOCKS = (2, 4, 8, 16)
 LANGUAGES = {"cuda": "CUDA C++", "triton": "Triton", "cpp": "C++ with OpenMP, on the CPU"}
+NOT_CAPTURED = "the model could not be captured"  # in the header of a program that the compiler left to PyTorch
 MODES = {
     "train": "train: the model as its constructor leaves it, in training mode; batch norm takes the batch's statistics, dropout with p > 0 drops",
     "eval": "eval: `model.eval()` was called; batch norm takes the running statistics, dropout drops nothing",
@@ -87,6 +91,7 @@ def task_text(situation: Situation) -> str:
         lines.append(f"Inputs: {', '.join(shapes)[:1000] or 'none'}")
         lines.append(f"Parameters: {admission.parameters or 0:,}")
         lines += [f"Flag: {FLAGS.get(flag, flag)}" for flag in admission.flags]
+        lines += own_error(admission)
     known = [a.report.environment for a in situation.attempts if a.report is not None]
     if known and known[-1].compiler:
         lines.append(f"Built with: {known[-1].compiler}{f', CUDA {known[-1].cuda}' if known[-1].cuda else ''}, PyTorch {known[-1].torch}")
@@ -97,6 +102,20 @@ def task_text(situation: Situation) -> str:
     return "\n".join(lines)
 
 
+def own_error(admission: Admission) -> list[str]:
+    """Returns a line with PyTorch's own error on the task's inputs and the bound that follows, before any program exists."""
+    if admission.eager_error is None or admission.error_bound is None:
+        return []
+    said = (
+        f"PyTorch's own error against fp64, with the task's inputs: {admission.eager_error:.2g}. So a program may err by {admission.error_bound:.2g} "
+        "there, or more where plain arithmetic does"
+    )
+    if admission.decided is not None:
+        share = f"{100 * admission.decided:.2g} % of an output's" if admission.decided else "no"
+        said += f"; rounding decides {share} elements otherwise in PyTorch than in fp64"
+    return [f"{said}."]
+
+
 def device_text(figures: DeviceFigures) -> str:
     cpu = figures.kind == "cpu"
     capability = " of compute capability {}.{}".format(*figures.capability) if figures.capability else ""
@@ -105,8 +124,12 @@ def device_text(figures: DeviceFigures) -> str:
             f"- {figures.name}, {figures.units} {'threads' if cpu else 'multiprocessors'}{capability}",
             f"- memory: {figures.bandwidth_gbs:.0f} GB/s, reads and writes together",
             f"- arithmetic: {figures.fp32_gflops:.0f} GFLOP/s on fp32 units{tensor_cores(figures)}",
-            f"- cache shared by all: {size(figures.cache_bytes)}; {'L2 of a core' if cpu else 'shared memory of a multiprocessor'}: "
-            f"{size(figures.unit_cache_bytes)}",
+            f"- cache shared by all: {size(figures.cache_bytes)}; "
+            + (
+                f"L2 of a core: {size(figures.unit_cache_bytes)}"
+                if cpu
+                else f"shared memory: at most {figures.unit_cache_bytes:,} bytes a block; a multiprocessor reads 128 bytes of it a clock (32 banks)"
+            ),
             f"- one {'parallel region' if cpu else 'kernel launch'}: about {figures.launch_us:g} us",
             *(
                 [
@@ -122,12 +145,17 @@ def device_text(figures: DeviceFigures) -> str:
 
 
 def clusters(figures: DeviceFigures) -> str:
-    """Describes thread block clusters if the device supports them."""
-    there = figures.capability is not None and figures.capability >= (9, 0)
+    """Describes thread block clusters if the device supports them, with the number that its processing clusters can hold at most."""
+    if figures.capability is None or figures.capability < (9, 0):
+        return ""
+    said = "; clusters have up to 8 blocks (16 where the kernel allows sizes that are not portable), which read each other's shared memory"
+    if figures.capability != (9, 0):
+        return said
+    most = ", ".join(f"{min(GPCS * (GPC_UNITS // blocks), figures.units // blocks)} of {blocks}" for blocks in CLUSTER_BLOCKS)
     return (
-        "; clusters have up to 8 blocks (16 where the kernel allows sizes that are not portable), which read each other's shared memory"
-        if there
-        else ""
+        f"{said}. Clusters resident at once, where a block takes a whole multiprocessor: at most {most} blocks, because a cluster lies within one of "
+        f"{GPCS} groups of at most {GPC_UNITS} multiprocessors (NVIDIA's H100 whitepaper); how many are enabled in each group differs from device to "
+        "device, so let the host ask cudaOccupancyMaxActiveClusters and launch no more where clusters wait for each other"
     )
 
 
@@ -181,8 +209,8 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
     if capture is not None and (capture.bytes_min or capture.flops):
         lines.append(f"The whole task, fused into one pass: {floor_of_task(compiled, capture).says()}.")
         lines.append(
-            "A floor is the longer of two times: bytes at the device's bandwidth, each value read and written once, and operations at the fastest "
-            f"rate that the policy allows ({UNITS[fastest(compiled.figures, plan.precision)]}). What lies between "
+            "A floor is the longer of two times: bytes at the device's bandwidth, each value read and written once, and operations in this "
+            f"arithmetic: {UNITS[fastest(compiled.figures, plan.precision)]}{faster(compiled.figures, plan.precision)}. What lies between "
             "groups travels through memory in the groups' floors and not in the whole task's, which is why theirs add up to more; a weight "
             "that several groups read counts in each of them."
         )
@@ -296,8 +324,15 @@ def plan_text(payload: dict[str, Any]) -> str:
 def untouched_text(attempt: Attempt) -> str:
     """Returns a sentence if a program carries out none of the plan because it has no kernel of its own, and "" otherwise."""
     report = attempt.report
-    without = report is not None and report.own_share is not None and report.own_share == 0
-    return "The program below carries out none of it: all of its device time is in PyTorch and its libraries." if without else ""
+    if report is None or report.own_share != 0:
+        return ""
+    said = "The program below carries out none of it: all of its device time is in PyTorch and its libraries."
+    if NOT_CAPTURED in attempt.edit.source:
+        said += (
+            " It says that the model could not be captured: that held when it was written. The graph behind this plan is captured, so its steps can"
+        )
+        said += " be carried out as they stand."
+    return said
 
 
 def _alike(steps: Sequence[dict[str, Any]], compiled: Compiled | None) -> list[tuple[str, Any, Any, str]]:
@@ -332,11 +367,17 @@ def _explained(operators: Any, compiled: Compiled | None) -> Any:
     return [f"{operator} ({kinds[operator]})" if kinds.get(operator) else operator for operator in map(str, operators)]
 
 
-def groups_text(payload: dict[str, Any], compiled: Compiled, floors: bool = True) -> str:
+def groups_text(payload: dict[str, Any], compiled: Compiled, floors: bool = True, first: int | None = None) -> str:
     """Returns the groups of a plan whose program already exists, with the minimum cost of each unless `floors` is false. They do not restrict what
-    may be changed."""
+    may be changed. `first` is the number of the program that has these groups, if the program shown was made from it."""
     steps = payload.get("steps") or []
-    lines = ["The groups of the program below. A change may merge or replace them: what lies between is compared with nothing, only outputs are."]
+    whose = "The groups of the program below."
+    if first is not None:
+        whose = (
+            f"The groups of candidate {first}, which the compiler wrote. The program below descends from it and may compute any of them otherwise."
+        )
+    compared = "what lies between is not compared, only outputs and the buffers that `forward` modifies are"
+    lines = [f"{whose} A change may merge or replace them: {compared}."]
     lines[0] += "" if not floors else f" Floors are of each group fused, products on {UNITS[fastest(compiled.figures, compiled.plan.precision)]}."
     for ids, space, title, floor in (alike := _alike(steps, compiled if floors else None))[:MOST_GROUPS]:
         lines.append(f"- {ids} ({space}): {title}{f': {floor}' if floor else ''}")
@@ -366,7 +407,8 @@ def shown_text(shown: Shortened, edits: bool = True) -> str:
 
 def diagnosis_text(found: Diagnosis, advice: Advice | None = None) -> str:
     if found.bottleneck == "defect":
-        lines = [f"Class: defect. {_without_message(found)}".strip()]
+        name = "rounding beyond the bound, or a small defect" if found.text.startswith(BY_LITTLE) else "defect"
+        lines = [f"Class: {name}. {_without_message(found)}".strip()]
     else:
         lines = [f"Class: {found.bottleneck} (known from {GRADES[found.grade]}). {found.text}".strip()]
         said = (*MEASURED, *SAID_IN_TEXT.get(found.bottleneck, ()))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from agents.roles.edits import helper
+from agents.roles.names import whole_items
 from agents.roles.prompts import fenced
 from agents.roles.situation import Attempt
 from verifier.allocation import failed_allocation
@@ -43,9 +44,11 @@ def failure_text(report: Report, source: str) -> str:
     failed, passed = [t for t in report.trials if not t.ok], sum(t.ok for t in report.trials)
     for trial in failed[:3]:
         error = f": error {trial.error:.3g}, bound {trial.bound:.3g} ({trial.norm})" if trial.error is not None and trial.bound is not None else ""
+        error += f", PyTorch's own error {trial.eager_error:.3g}" if trial.eager_error is not None else ""
         lines.append(f"- trial {trial.name!r} failed{f' at {trial.output}' if trial.output else ''}{error}. {trial.detail[:500]}".rstrip())
     if failed and passed:
-        lines.append(f"- {passed} other trial{'s' if passed != 1 else ''} passed: {', '.join(t.name for t in report.trials if t.ok)[:300]}")
+        others = whole_items(", ".join(t.name for t in report.trials if t.ok), 300)
+        lines.append(f"- {passed} other trial{'s' if passed != 1 else ''} passed: {others}. No further one was run")
     if held := held_by_others(report.message):
         lines.append(held)
     text = "\n".join(lines)

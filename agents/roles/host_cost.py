@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from verifier.profiling.diagnosing.call_time import CallTime, us
+from agents.roles.names import short_name
+from agents.roles.situation import Attempt
+from verifier.profiling.diagnosing.call_time import CallTime, call_time, us
 from verifier.profiling.diagnosing.host_faults import HOST_FLOOR_US
 from verifier.report import Report
 
 WORTH = 0.01  # minimum share of a call before the device's first work at which its parts are told
+LARGEST = 3  # number of kernels named in one sentence about a call
 WORTH_A_GAP = 0.05  # minimum share of a call between pieces of work at which missing names are mentioned
 
 
@@ -33,3 +36,21 @@ def host_text(report: Report | None, spent: CallTime | None) -> str:
     if (spent.gaps_us or 0.0) >= WORTH_A_GAP * spent.call_us and not spent.gaps:
         said.append("Between which pieces of work the device waits was not recorded.")
     return " ".join(said)
+
+
+def spent_text(attempt: Attempt | None) -> str:
+    """Says in a sentence how a program's call divides into its largest kernels and the time for which the device waits, to compare a reason for a new
+    plan with. Returns "" if that is unknown."""
+    report = attempt.report if attempt is not None else None
+    spent = call_time(report, attempt.profile) if attempt is not None and report is not None else None
+    if attempt is None or report is None or spent is None:
+        return ""
+    times: dict[str, float] = {}
+    for kernel in report.kernels:
+        times[short_name(kernel.name)] = times.get(short_name(kernel.name), 0.0) + 1e3 * kernel.ms
+    largest = sorted(times, key=lambda name: -times[name])[:LARGEST]
+    kernels = f" ({', '.join(f'{us(times[name])} in {name}' for name in largest)})" if largest else ""
+    said = f"Measured on candidate {attempt.number}: of {us(spent.call_us)} a call the device works {us(spent.device_us)}{kernels}"
+    parts = [(spent.gaps_us, "between pieces of work"), (spent.before_us, "before the first")]
+    idle = " and ".join(f"{us(value)} {where}" for value, where in parts if value is not None)
+    return f"{said}; it waits {idle}." if idle else f"{said}."

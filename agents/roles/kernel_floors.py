@@ -121,4 +121,8 @@ def products_text(attempt: Attempt, situation: Situation, floors: Mapping[str, K
         usual = f"{BY_WGMMA} times as long is usual by wgmma and {BY_MMA} times by mma.sync, half of that with three products of 16 bits"
     else:
         usual = "About as long is usual"
-    return f"{said}{usual}; clearly longer is padding of tiles, rows that the task does not have, or work done twice."
+    said = f"{said}{usual}; clearly longer is padding of tiles, rows that the task does not have, or work done twice. "
+    said += (
+        "What the products need is counted by the shapes of the task's operators, with every row of a fixed capacity (also one that stays empty): a "
+    )
+    return f"{said}program that skips such rows would have less."

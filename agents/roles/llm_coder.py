@@ -13,10 +13,12 @@ from agents.llm.messages import Reply
 from agents.memory import Memory, recall
 from agents.memory.within import ancestors
 from agents.roles import digest, measured, source_knobs, steps
+from agents.roles.best_program import best_text
 from agents.roles.compiled import Compiled
 from agents.roles.edits import Written, author_of, read_program, signed, unsigned
 from agents.roles.evidence import tried_text
 from agents.roles.exchange import converse, notes_for
+from agents.roles.fragments import fragments_text
 from agents.roles.prompts import part
 from agents.roles.replies import Refused
 from agents.roles.rules_verifier import AGAIN, crowded_out, unmeasured
@@ -44,7 +46,7 @@ class LlmCoder:
         helpful = unapplied(chosen or planned, parent, advice)
         values |= {
             "method": method_text(chosen, method, advice),
-            "how_to": digest.how_to_text(helpful, digest.language_of(situation.settings), situation.step, order(advice)),
+            "how_to": self._how_to(helpful, situation, parent, advice),
         }
         earned = await recall(span, situation) if chosen and parent is not None and parent.passed else []
         names = {strategy.name for strategy in chosen}
@@ -53,6 +55,13 @@ class LlmCoder:
         return await self._edit(
             span, situation, purpose, values, parent, method or "", together, title=(situation.step or {}).get("title", ""), wanted=order(advice)
         )
+
+    @staticmethod
+    def _how_to(strategies: Sequence[Strategy], situation: Situation, parent: Attempt | None, advice: Advice | None) -> str:
+        language, source = digest.language_of(situation.settings), parent.edit.source if parent is not None else ""
+        told = digest.how_to_text(strategies, language, situation.step, order(advice))
+        fitting = [s for s in strategies if not digest.contradicts(s, situation.step, order(advice))] if language == "cuda" else []
+        return "\n\n".join(filter(None, (told, fragments_text(fitting, situation.planned.data.figures, source))))
 
     async def realise(self, span: Span, situation: Situation, idea: Idea, parent: Attempt | None) -> Edit | None:
         values = await self._values(span, situation, parent, None)
@@ -100,8 +109,9 @@ class LlmCoder:
             return digest.step_text(situation.step, compiled)
         if parent is not None and parent.edit.idea is not None:
             return digest.idea_text(parent.edit.idea)
-        if parent is not None and compiler_began(parent):
-            return digest.groups_text(situation.planned.payload, compiled, floors=parent.passed)
+        if parent is not None and began(parent) is not None:
+            first = began(parent)
+            return digest.groups_text(situation.planned.payload, compiled, parent.passed, None if first is parent or first is None else first.number)
         return "\n\n".join(digest.step_text(step, compiled) for step in situation.planned.payload.get("steps") or [])
 
     async def _edit(
@@ -165,6 +175,7 @@ class LlmCoder:
             "lost": measured.lost_text(passed, situation) if passed else "",
             "strategy_names": ", ".join(names_for(settings)),
             "evidence": tried_text(failed) if failed else "",
+            "best": best_text(situation) if failed else "",
             "resources": measured.resources_text(parent, compiled.figures) if parent else "",
             "diagnosis": digest.diagnosis_text(advice.base or advice.diagnosis, None if ordered(advice) else advice) if advice else "",
             "taught": Memory.of(situation).digest("coder", failed.number if failed else None) if situation.attempts else "",
@@ -188,14 +199,13 @@ def names_for(settings: Settings) -> list[str]:
     return [s.name for s in CATALOGUE if getattr(s, digest.language_of(settings)) and (s.veto(facts) is None)]
 
 
-def compiler_began(attempt: Attempt) -> bool:
-    """Returns whether the compiler wrote the program or its parent, in which case the plan's steps are groups that already exist."""
+def began(attempt: Attempt) -> Attempt | None:
+    """Returns the program itself or the nearest one before it that the compiler wrote, whose groups are the plan's steps. Returns None if the
+    compiler wrote none of them."""
     current: Attempt | None = attempt
-    while current is not None:
-        if current.edit.options is not None:
-            return True
+    while current is not None and current.edit.options is None:
         current = current.base
-    return False
+    return current
 
 
 def ordered(advice: Advice) -> bool:

@@ -15,6 +15,7 @@ from agents.memory import Memory, recall
 from agents.roles import digest, measured, of_reference
 from agents.roles.compiled import Compiled
 from agents.roles.exchange import converse, notes_for
+from agents.roles.host_cost import spent_text
 from agents.roles.planner import payload_of
 from agents.roles.prompts import part
 from agents.roles.replies import IdeaReply, IdeasReply, PlanReply, Refused, cut, parse
@@ -41,7 +42,7 @@ class LlmPlanner:
             best = situation.best
             values |= {
                 "plan": "\n\n".join([str(situation.planned.payload.get("summary") or ""), *(told(step, situation) for step in steps_of(situation))]),
-                "outcome": situation.outcome or "The search stands still.",
+                "outcome": "\n\n".join(filter(None, (situation.outcome or "The search stands still.", spent_text(situation.best)))),
                 "taught": taught(situation),
                 "best": best_text(best, situation) if best else "",
             }

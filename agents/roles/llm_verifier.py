@@ -12,20 +12,21 @@ from agents.llm.messages import Reply
 from agents.memory import Memory
 from agents.ports import Passage
 from agents.roles import digest, measured, steps
+from agents.roles.best_program import best_text
 from agents.roles.compiled import Compiled
 from agents.roles.evidence import tried_text
 from agents.roles.exchange import converse, notes_for
 from agents.roles.prompts import part
-from agents.roles.replies import DiagnosisReply, JudgementReply, Refused, cut, parse
+from agents.roles.replies import DiagnosisReply, JudgementReply, Refused, parse
 from agents.roles.rules_verifier import by_rules, crowded_out, diagnosed, open_methods, plain_enough, refinable, scarce, unmeasured
 from agents.roles.situation import Advice, Attempt, Situation, Unusable
 from agents.roles.verifier import BuiltInVerifier
+from agents.settings import Settings
 from agents.span import Span
 from agents.strategies import by_name, combined, named_in, parts
 from compiler.options import Move
 
 PASSAGES = 3
-BRIEF = 300  # maximum number of characters of a change that is told in passing
 REASON = 10_000  # maximum number of characters of one model's explanation that are passed on to the next
 MODEL_UNITS = ("calls", "tokens", "dollars")
 ONWARD = {
@@ -61,9 +62,9 @@ class LlmVerifier:
         values |= {
             "evidence": tried_text(attempt),
             "diagnosis": digest.diagnosis_text(ruled.diagnosis),
-            "best": best_line(situation),
+            "best": best_text(situation),
             "precision_rules": part(f"precision_{situation.settings.precision.replace('-', '_')}"),
-            "routes": ", ".join(routes),
+            "routes": f"{', '.join(routes)}. {left_text(span.run.settings, attempt, routes)}",
         }
         try:
             said = await converse(span, "verifier", self.profile, "verifier/judge", values, lambda r: read_judgement(r, routes, passages))
@@ -91,7 +92,7 @@ class LlmVerifier:
             "diagnosis": digest.diagnosis_text(of_best),
             "methods": methods_text(offered, {*named_in(best.edit.source), *refinable(situation)}),
             "precision_rules": part(f"precision_{situation.settings.precision.replace('-', '_')}"),
-            "routes": ", ".join(routes),
+            "routes": f"{', '.join(routes)}. {left_text(span.run.settings, attempt, routes)}",
         }
         try:
             said = await converse(span, "verifier", self.profile, "verifier/diagnose", values, lambda r: read_diagnosis(r, routes, offered, passages))
@@ -151,6 +152,17 @@ def is_last(span: Span, attempt: Attempt) -> bool:
     return attempt.number == span.run.settings.budget.candidates
 
 
+def left_text(settings: Settings, attempt: Attempt, routes: Sequence[str]) -> str:
+    """Says how many programs can still be written, and what stays open after one that fails. Uses the run's initial budget, like `is_last`."""
+    limit = settings.budget.candidates
+    left = max(limit - attempt.number, 0) if limit is not None else 0
+    said = "The number of programs is not limited." if limit is None else f"At most {left} more program{'s' if left != 1 else ''} can be tried."
+    said += " A program that fails counts and comes back for `repair` a few times; after that, the best program stays the base."
+    later = [f"`{route}`" for route in ("next-step", "re-plan") if route in routes]
+    stay = f" {' and '.join(later)} stay{'s' if len(later) == 1 else ''} open while the run goes on, also after a change that failed."
+    return f"{said}{stay if later else ''}"
+
+
 def read_diagnosis(reply: Reply, routes: Sequence[str], offered: Sequence[str], passages: Sequence[Passage]) -> DiagnosisReply:
     said = parse(reply, DiagnosisReply)
     problems = open_route(said.route, routes) + known_documents(said.documents, passages)
@@ -191,14 +203,6 @@ def without_model(ruled: Advice, why: str) -> Advice:
 
 def titles(names: Sequence[str]) -> list[str]:
     return [strategy.title for name in names if (strategy := by_name(name)) is not None]
-
-
-def best_line(situation: Situation) -> str:
-    """Returns the best program's gain and what its last change was, in a sentence; "" if no program has passed."""
-    best = situation.best
-    if best is None:
-        return ""
-    return f"Candidate {best.number}: {measured.verdict_text(best.verdict)}. {best.edit.title}: {cut(best.edit.changes, BRIEF)}"
 
 
 def methods_text(names: Sequence[str], applied: Collection[str] = ()) -> str:

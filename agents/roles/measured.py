@@ -70,6 +70,7 @@ BEYOND = 1.5  # the traffic of the plan's groups is mentioned if it is at least 
 AT_BOUND = 0.9  # minimum share of its bound at which an error is explained
 SHORTEST_OWN, SHORTEST_COUNTED = 0.015, 0.05  # minimum share of the device's time at which a kernel of the program, or of a library, is described
 SHOWN_STALLS, SHOWN_PIPES = 3, 2
+MEMORY_STALL = "long_scoreboard"
 NAMED_KERNELS = 6  # maximum number of the program's own kernels without counters that are named
 OTHER_STALLS = 0.1  # minimum share of a warp's time at which the sum of the remaining stall reasons is shown
 
@@ -165,12 +166,23 @@ def over_floor(attempt: Attempt, situation: Situation) -> str:
     facts = task_facts(situation.capture) if situation.capture is not None else TaskFacts()
     steps = facts.dependent_steps
     said = f"{said}. {steps_text(steps, facts.exchanges)}{_in_groups(situation)}".removesuffix(".")
-    times = f"{said}. This program takes {report.timing.program_ms / known:.1f} times that floor"
+    times = f"{said}. This program takes {report.timing.program_ms / known:.1f} times that floor{_over_split(situation, report.timing.program_ms)}"
     spent = call_time(report, attempt.profile)
     if spent is None:
         return f"{times}."
     each = f" Its device time is {spent.device_us / steps:.3g} us a dependent step." if steps else ""
     return f"{times}, its device time alone {spent.device_us / 1e3 / known:.1f} times.{each}"
+
+
+def _over_split(situation: Situation, program_ms: float) -> str:
+    """Returns the program's time as a multiple of the floor with products as three of fp16, or "" if products do not bound the floor."""
+    compiled = situation.plan.data if situation.plan is not None else None
+    if not isinstance(compiled, Compiled) or situation.capture is None:
+        return ""
+    floor = floor_of_task(compiled, situation.capture)
+    if not floor.split_ms or floor.bound != "compute":
+        return ""
+    return f" ({program_ms / max(floor.split_ms, floor.memory_ms):.1f} times the floor with three of fp16)"
 
 
 def _in_groups(situation: Situation) -> str:
@@ -202,14 +214,18 @@ def error_text(report: Report) -> str:
     if not known:
         return ""
     share, worst = max(known, key=lambda pair: pair[0])
-    said = f"Error: at most {worst.error:.3g} of a bound of {worst.bound:.3g} in {worst.name!r} ({100 * share:.0f} % of it), as {worst.norm}."
+    own = f", PyTorch's own {worst.eager_error:.3g}" if worst.eager_error is not None else ""
+    said = f"Error: at most {worst.error:.3g} of a bound of {worst.bound:.3g} in {worst.name!r} ({100 * share:.0f} % of it{own}), as {worst.norm}."
+    if worst.allowed:
+        said += f" {100 * worst.decided:.3g} % of the elements were decided otherwise than by PyTorch, of {100 * worst.allowed:.3g} % allowed."
     others = [portion for portion, trial in known if trial is not worst]
     if share < AT_BOUND:
         return said
-    rest = f", in the other trials at most {100 * max(others):.0f} % of it" if others else ""
+    rest = f". In each of the other trials, the error is at most {100 * max(others):.0f} % of that trial's own bound" if others else ""
+    missing = " Not recorded: how many were decided otherwise, PyTorch's own error." if worst.eager_error is None else ""
     return (
         f"{said} Elements that a decision changed, as many as are allowed, are left out of this figure. What follows from a decision has errors of "
-        f"every size, so the largest of the rest may lie at the bound{rest}. Not recorded: how many were decided otherwise, PyTorch's own error."
+        f"every size, so the largest of the rest may lie at the bound{rest}.{missing}"
     )
 
 
@@ -310,12 +326,17 @@ def _legend(kernels: Sequence[KernelProfile]) -> Iterator[str]:
     named = sorted({name for kernel in kernels for name, _ in _waits(kernel)} & set(STALLS))
     if named:
         means = "; ".join(f"{name.replace('_', ' ')}: {STALLS[name]}" for name in named)
-        yield f"Stalls are the {SHOWN_STALLS} largest shares of a warp's time, in which it waits for: {means}."
+        yield (
+            f"Stalls are the {SHOWN_STALLS} largest shares of a warp's time, and that of waiting for memory, in which it waits for: {means}. "
+            "With others, the share ready and the share issuing they add up to all of it."
+        )
 
 
 def _waits(kernel: KernelProfile) -> list[tuple[str, float]]:
-    """Returns the main reasons why a kernel's warps stall. A warp that issues, or that is ready while another one issues, is not stalled."""
-    return [(name, share) for name, share in kernel.stalls.items() if name not in ("selected", "not_selected") and share >= 0.005][:SHOWN_STALLS]
+    """Returns the main reasons why a kernel's warps stall, and always the share of waiting for global memory and L2, which decides between faster
+    exchanges and faster arithmetic. A warp that issues, or that is ready while another one issues, is not stalled."""
+    known = [(name, share) for name, share in kernel.stalls.items() if name not in ("selected", "not_selected") and share >= 0.005]
+    return [*known[:SHOWN_STALLS], *[(name, share) for name, share in known[SHOWN_STALLS:] if name == MEMORY_STALL]]
 
 
 def kernel_line(kernel: KernelProfile, compiled: Mapping[str, int | float | str], iterations: int | None, figures: DeviceFigures | None) -> str:
@@ -379,7 +400,7 @@ def _stalls(kernel: KernelProfile) -> str:
     shown = dict(_waits(kernel))
     others = sum(share for name, share in kernel.stalls.items() if name not in (*shown, "selected", "not_selected"))
     waits += f", others {100 * others:.0f} %" if shown and others >= OTHER_STALLS else ""
-    return f"stalls: {waits or 'not measured'}" + (f" (ready while another warp issues: {100 * ready:.0f} %)" if ready >= 0.1 else "")
+    return f"stalls: {waits or 'not measured'}" + (f"; beside these, ready while another warp issues: {100 * ready:.0f} %" if ready >= 0.1 else "")
 
 
 def compiled_figures(row: Mapping[str, int | float | str], used_local: float | None = None) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+ROOM = 600  # maximum number of characters of a list that is told in passing
 LONGEST_NAME, NAME_END = 100, 36  # maximum length of a kernel's name in characters, and how many characters at its end are kept if it is cut
 CAST = re.compile(r"\((?:unsigned )?(?:int|long|short)\)(?=\d)")  # the way Nsight Compute prints an integer template argument
 ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{anonymous\}::|_GLOBAL__N_\w*::")
@@ -27,3 +28,16 @@ def short_name(name: str) -> str:
     plain = plain or name
     cut = f"{plain[: LONGEST_NAME - NAME_END - 3]}...{plain[-NAME_END:]}"  # the names of a library's kernels often differ only at the end
     return cut if len(plain) > LONGEST_NAME else plain
+
+
+def whole_items(text: str, room: int = ROOM, separator: str = ", ") -> str:
+    """Returns as many whole items of a list as fit, and the number of those left out. A text without the separator is returned whole."""
+    if len(text) <= room or separator not in text:
+        return text
+    items = text.split(separator)
+    kept, used = 0, 0
+    while kept < len(items) and used + len(items[kept]) <= room:
+        used += len(items[kept]) + len(separator)
+        kept += 1
+    kept = max(kept, 1)
+    return f"{separator.join(items[:kept])}{separator}and {len(items) - kept} more like these"

@@ -145,8 +145,10 @@ def outputs_exceed_cache(facts: Facts) -> str | None:
 
 
 def large_products(facts: Facts) -> str | None:
-    products = facts.structure.products if facts.structure is not None else None
-    return "no product has 1 GFLOP or more" if products is not None and not any(p.flops >= SPLIT_FLOPS for p in products) else None
+    """Vetoes what pays for large products alone. A product that a recurrence repeats counts for all steps, because the part that does not depend on
+    the state can be taken out of the loop as one product."""
+    products, steps = facts.structure.products if facts.structure is not None else None, max(facts.dependent_steps or 1, 1)
+    return "no product has 1 GFLOP or more" if products is not None and not any(p.flops * steps >= SPLIT_FLOPS for p in products) else None
 
 
 def depthwise(facts: Facts) -> str | None:

@@ -50,6 +50,7 @@ class Judgement:
     error: float | None = None
     bound: float | None = None
     detail: str = ""
+    decided: float = 0.0  # share of the elements whose error exceeds the bound, of a tensor that passes
 
 
 def epsilon(dtype: torch.dtype) -> float:
@@ -275,7 +276,7 @@ def judge(value: torch.Tensor, expected: torch.Tensor, limit: float, share: floa
         return Judgement(True, error, limit)
     found = survey(value, expected, limit)
     if found.share <= share:
-        return Judgement(True, found.rest, limit)
+        return Judgement(True, found.rest, limit, decided=found.share)
     a, b, place = _element(value, expected, found.first)
     detail = f"{counted(found.wrong, value)}; first at {place}: {a:.9g} instead of {b:.9g}"
     return Judgement(False, error if math.isfinite(error) else None, limit, detail)

@@ -53,7 +53,9 @@ def compare_outputs(
             return Trial(name=name, seed=seed, ok=False, output=leaf, error=error, bound=limit, norm=NORM, detail=f"{leaf}: {judgement.detail}")
         if judgement.error is not None and judgement.error / (limit or 1.0) > margin:
             margin = judgement.error / (limit or 1.0)
-            worst = worst.model_copy(update={"output": leaf, "error": judgement.error, "bound": judgement.bound})
+            worst = worst.model_copy(
+                update={"output": leaf, "error": judgement.error, "bound": judgement.bound, "decided": judgement.decided, "allowed": share}
+            )
     for leaf, value, reference, most in zip(names, call.outputs, references, quantiles or [], strict=False):
         rows = rows_of(value, _DRAWS, TIMED_ROWS) if most is not None else None
         said = beyond(spread(value, reference, rows), most) if rows is not None and most is not None else ""

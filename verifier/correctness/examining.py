@@ -131,6 +131,8 @@ def compared(name: str, seed: int, call: Call, expected: Expected, precision: Pr
     references, alternatives = [leaf.reference for leaf in leaves], [leaf.alternative for leaf in leaves]
     limits, shares = [leaf.limit for leaf in leaves], [leaf.tolerated for leaf in leaves]
     trial = compare_outputs(name, seed, call, expected.outputs, references, alternatives, limits, shares)
+    errors = {output: leaf.error for output, leaf in zip(leaf_names(expected.outputs.tree), leaves, strict=False) if leaf.precise}
+    trial.eager_error = finite(errors.get(trial.output))
     if not trial.ok:
         return trial
     for output, leaf, value in zip(leaf_names(expected.outputs.tree), leaves, call.outputs, strict=False):

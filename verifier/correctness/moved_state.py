@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from verifier.correctness import bounds
 from verifier.correctness.bounds import ULPS, Judgement, bound, deviation, epsilon, judge, root_mean_square, same_values, tolerated
 from verifier.correctness.examining import ours
 from verifier.correctness.expectation import continued
@@ -64,8 +65,21 @@ def state_off(program: Party, eager: Party, trials: Trials) -> str:
             measured = index < len(drifted)
             judgement = judge_drifted(got, expected, limit, drifted[index], noise) if measured else judge(got, expected, granted)
         if not judgement.ok:
-            return f"{name} was not updated as the task does: {judgement.detail}"
+            return f"{name} was not updated as the task does: {judgement.detail}{_measured(judgement, got, expected)}"
     return ""
+
+
+def _measured(judgement: Judgement, got: torch.Tensor, expected: torch.Tensor) -> str:
+    """Returns the error and the bound that applied, with the element that is off most. Without them, rounding and a skipped update look alike."""
+    if judgement.error is None or judgement.bound is None or not got.numel():
+        return ""
+    a, b = got.detach().flatten(), expected.detach().flatten()
+    worst = int(bounds.relative(a, b, root_mean_square(b)).argmax())
+    place = list(bounds.position(worst, tuple(expected.shape)))
+    return (
+        f"; most at {place}: {float(a[worst]):.9g} instead of {float(b[worst]):.9g}; error {judgement.error:.3g}, bound {judgement.bound:.3g} "
+        "(max |a-b| / (|b| + rms(b)))"
+    )
 
 
 def moved_late(eager: Party, trials: Trials) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 import statistics
@@ -143,6 +144,9 @@ def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admissi
         "trivial_by": guess,
         "deterministic": deterministic,
         "oracle": precise.oracle,
+        "eager_error": precise.error,
+        "error_bound": precise.bound,
+        "decided": precise.decided,
         "memory_bytes": need,
         "mutates": mutated,
         "eager_ms": _estimate(session, inputs, shape) if not problems else None,
@@ -157,6 +161,9 @@ class Precise:
     limits: list[float] | None = None
     noise: str = ""
     oracle: str = ""
+    error: float | None = None  # of the output that eager computes least accurately
+    bound: float | None = None
+    decided: float | None = None
 
 
 def _precise(session: ReferenceSession, inputs: Values, seed: int) -> Precise:
@@ -166,7 +173,13 @@ def _precise(session: ReferenceSession, inputs: Values, seed: int) -> Precise:
     floating = [leaf for leaf in expected.leaves if leaf.alternative.is_floating_point()]
     noisy = expected.oracle is not None and bool(floating) and all(not leaf.precise for leaf in floating)
     limits = [leaf.limit for leaf in expected.leaves] if expected.oracle is not None and not noisy else None
-    return Precise(limits, "rounding noise: PyTorch and fp64 do not agree at all" if noisy else "", expectations.place())
+    found = Precise(limits, "rounding noise: PyTorch and fp64 do not agree at all" if noisy else "", expectations.place())
+    if expected.oracle is not None:
+        found.decided = max((leaf.share for leaf in expected.leaves), default=None)
+        worst = max((leaf for leaf in floating if leaf.precise), key=lambda leaf: leaf.error, default=None)
+        if worst is not None and math.isfinite(worst.error):
+            found.error, found.bound = worst.error, worst.limit
+    return found
 
 
 def _peak(session: ReferenceSession) -> int | None:

@@ -67,7 +67,8 @@ __device__ __forceinline__ void multiply_group(Columns<{columns}>, float (&sum)[
 """
 
 
-SHARED = (
+# What every product by warpgroups needs. A model that cannot compile is shown it too, because the layout is hard to guess.
+PRIMITIVES = (
     GUARD
     + multiplication(COLUMNS)
     + r"""// What the registers and the shared memory of products hold is there before they start.
@@ -100,7 +101,12 @@ template <int COUNT> __device__ __forceinline__ void registers_give() {
 template <int COUNT> __device__ __forceinline__ void registers_take() {
     GROUP_ASM("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
+"""
+)
 
+SHARED = (
+    PRIMITIVES
+    + r"""
 // A block's tile of a product, M rows by N columns: the first 256 threads `bring` the operands and cut `b`, the others `multiply`, a warpgroup 64 by
 // 128. Sums over a stage stay in the tensor cores.
 template <int M, int N, int STAGES, bool A_DEPTH_INNER, bool B_DEPTH_INNER> struct GroupTile {

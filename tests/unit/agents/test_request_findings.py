@@ -44,7 +44,7 @@ def test_a_kernel_says_its_busiest_pipes_bandwidths_resident_blocks_and_stalls()
     said = measured.resources_text(counted(), H200)
     assert "resident blocks a multiprocessor: 1 (by registers and shared memory; block size 4), 1.9 waves" in said
     assert "DRAM 60 %, L2 67 %, L1 and shared memory 54 %; busiest pipe: tensor cores 44 % then integer and logic (alu) 30 %" in said
-    assert "issue slots 42 %; stalls: barrier 34 %, wait 19 % (ready while another warp issues: 12 %)" in said
+    assert "issue slots 42 %; stalls: barrier 34 %, wait 19 %; beside these, ready while another warp issues: 12 %" in said
     assert "wait: the fixed latency of their own last instruction" in said and "which the profiled calls never reached" in said
 
 
@@ -276,4 +276,5 @@ def test_the_message_of_a_failure_stands_once_in_a_request():
     assert digest.diagnosis_text(told) == "Class: defect. The program crashed. The buffer is too large."
     memory = Memory.of(known)
     assert "out of memory" in memory.digest("coder") and "out of memory" not in memory.digest("coder", 2)
-    assert LlmCoder._step(known, crashed).startswith("The groups of the program below"), "the compiler wrote the program that it was made from"
+    assert LlmCoder._step(known, crashed).startswith("The groups of candidate 1, which the compiler wrote."), "not of the program shown"
+    assert LlmCoder._step(known, first).startswith("The groups of the program below")

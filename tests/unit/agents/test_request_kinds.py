@@ -139,10 +139,10 @@ def test_kernels_are_added_up_by_what_bounds_their_floors():
 
 
 def test_a_floor_says_the_time_of_three_products_of_sixteen_bits_where_operations_bound_it():
-    assert "as three of 16 bits, where the error bound allows it" in floor_of(10**6, 24 * 10**9, H200, "fp32-strict").says()
+    assert "as three of fp16 after exact scaling" in floor_of(10**6, 24 * 10**9, H200, "fp32-strict").says()
     for floor in (floor_of(10**9, 10**9, H200, "fp32-strict"), floor_of(10**6, 24 * 10**9, H200, "bf16")):
-        assert "three of 16 bits" not in floor.says()
-    assert "three of 16 bits" not in floor_of(10**6, 24 * 10**9, H200, "fp32-strict").says(brief=True)
+        assert "three of fp16" not in floor.says()
+    assert "three of fp16" not in floor_of(10**6, 24 * 10**9, H200, "fp32-strict").says(brief=True)
 
 
 # Methods

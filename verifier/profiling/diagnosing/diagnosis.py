@@ -21,6 +21,7 @@ from verifier.jobs import KernelProfile, Profile
 from verifier.profiling.diagnosing.bound import MEMORY_SHARE
 from verifier.profiling.diagnosing.call_time import call_time
 from verifier.profiling.diagnosing.cause import Cause, Ceilings, Evidence
+from verifier.profiling.diagnosing.defects import wrong_result_text
 from verifier.profiling.diagnosing.host_faults import host_faults
 from verifier.profiling.diagnosing.kernel_faults import RECURRENT_STEPS, kernel_faults
 from verifier.profiling.diagnosing.residency import most_threads, residency
@@ -197,7 +198,7 @@ def defect(report: Report) -> Diagnosis:
         evidence.append(Evidence(figure="problem", value=f"line {problem.line}" if problem.line else "program", means=problem.message[:500]))
     text = {
         "build_failed": "The program does not compile",
-        "wrong_result": "The program computes something different from the model",
+        "wrong_result": wrong_result_text(report),
         "crashed": "The program crashed",
         "timed_out": "The program did not end in time",
         "rejected": "The program was refused",

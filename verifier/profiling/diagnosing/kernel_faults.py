@@ -404,7 +404,7 @@ def _barriers(view: View) -> Cause | None:
     share = counters.stall_shares(view.kernel).get("barrier", 0.0)
     if share < BARRIER or view.dram_share >= WELL_USED:
         return None
-    says = "Warps wait for each other at barriers for much of the time."
+    says = "Warps wait at barriers for much of the time: for each other or, in a kernel whose warps copy and multiply by turns, for the slower role."
     lost = share * (1 - view.dram_share / STREAMING)
     return view.cause("barrier-stalls", lost, says, ("time at barriers", 100 * share, "%", "of a warp's"))
 

@@ -1,0 +1,40 @@
+"""Tells results that are off by little, which rounding may explain, from those that only a different computation explains."""
+
+from __future__ import annotations
+
+import re
+
+from verifier.report import Report
+
+CHAOTIC = 1e-2  # as in `verifier.correctness.bounds`, which imports torch; a diagnosis is also made where there is none
+BY_LITTLE = "A result lies outside its error bound, by little"
+DIFFERENT = "The program computes something different from the model"
+NUMBER = r"-?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan)"
+SHOWN = re.compile(rf": ({NUMBER}) instead of ({NUMBER})")  # the first wrong element, as `judge` words it
+COUNT = re.compile(r"([\d,]+) of ([\d,]+) elements? (?:is|are) off")
+
+
+def wrong_result_text(report: Report) -> str:
+    """Says what a wrong result looks like. An error that is no larger than one decision or cancellation makes of rounding is not called a different
+    computation, because nothing in the evidence shows one."""
+    trial = next((t for t in report.trials if not t.ok), None)
+    detail = trial.detail if trial is not None and trial.detail else report.message
+    off = _difference(detail)
+    if trial is not None and trial.error is not None:
+        off = trial.error
+    if off is None or not off <= CHAOTIC:
+        return DIFFERENT
+    wrong = f", in {found[1]} of {found[2]} elements" if (found := COUNT.search(detail)) else ""
+    return (
+        f"{BY_LITTLE}: {off:.1e} of its value{wrong}. Rounding that cancellation or a short sum magnifies looks like that (a variance of two nearly "
+        "equal numbers, for example), and so does a small defect; check the order and the width of the sums that lead to it first"
+    )
+
+
+def _difference(detail: str) -> float | None:
+    """Returns the relative difference of the two values that a message shows, or null if it shows none or they are no ordinary numbers."""
+    found = SHOWN.search(detail)
+    if found is None:
+        return None
+    got, expected = float(found[1]), float(found[2])
+    return abs(got - expected) / abs(expected) if expected else None
