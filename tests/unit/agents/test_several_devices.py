@@ -118,7 +118,9 @@ def test_solve_on_two_devices(monkeypatch, tmp_path, capsys):
     assert events[0].payload["device"] == "cuda" and events[0].payload["workers"] == 2
     assert cli.main(["show", str(out)]) == 0
     shown = capsys.readouterr().out
-    assert "way  stands" in shown and "way 1 takes the lead with candidate" in shown and "way 2 begins: It tries idea 1 on the task." in shown
+    assert (
+        "branch  stands" in shown and "branch 1 takes the lead with candidate" in shown and "branch 2 begins: It tries idea 1 on the task." in shown
+    )
     assert cli.main(["show", str(out), "--json"]) == 0
     assert [way["number"] for way in json.loads(capsys.readouterr().out)["ways"]][:2] == [1, 2]
     assert cli.main([*asked[:3], str(tmp_path / "other"), "--device", "cpu", "--device", "cuda:0"]) == cli.USAGE
