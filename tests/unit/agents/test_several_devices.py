@@ -118,7 +118,8 @@ def test_solve_on_two_devices(monkeypatch, tmp_path, capsys):
     assert events[0].payload["device"] == "cuda" and events[0].payload["workers"] == 2
     assert cli.main(["show", str(out)]) == 0
     shown = capsys.readouterr().out
-    assert (
+    assert "branch  stands" in shown and "branch 1 takes the lead with candidate" in shown
+    assert "branch 2 begins: It tries idea 1 on the task." in shown
         "branch  stands" in shown and "branch 1 takes the lead with candidate" in shown and "branch 2 begins: It tries idea 1 on the task." in shown
     )
     assert cli.main(["show", str(out), "--json"]) == 0
