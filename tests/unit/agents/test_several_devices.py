@@ -120,8 +120,6 @@ def test_solve_on_two_devices(monkeypatch, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "branch  stands" in shown and "branch 1 takes the lead with candidate" in shown
     assert "branch 2 begins: It tries idea 1 on the task." in shown
-        "branch  stands" in shown and "branch 1 takes the lead with candidate" in shown and "branch 2 begins: It tries idea 1 on the task." in shown
-    )
     assert cli.main(["show", str(out), "--json"]) == 0
     assert [way["number"] for way in json.loads(capsys.readouterr().out)["ways"]][:2] == [1, 2]
     assert cli.main([*asked[:3], str(tmp_path / "other"), "--device", "cpu", "--device", "cuda:0"]) == cli.USAGE
