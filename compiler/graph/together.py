@@ -2,8 +2,8 @@
 
 A loop over steps multiplies the input of each step by the same weights: `linear(x[t], weights)`. These products do not depend on each other, so
 `linear(x, weights)[t]` needs one product instead of one per step. If the inputs are the states of an earlier loop (the layer below), they are
-stacked first. A loop that fills a tensor (`out[t] = h`) is captured as choices between the new
-part and all of the old contents, one per step; if the steps fill all of it, it is the concatenation of the parts.
+stacked first. A loop that fills a tensor (`out[t] = h`) is captured as choices between the new part and all of the old contents, one per step; if the
+steps fill all of it, it is the concatenation of the parts.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from compiler.families.family import Cost, Match, Printed, Printers, Setting, Work, plain_cost
 from compiler.families.stepped import stepped_cuda
-from compiler.families.stepped.block import Block, choose, launched_ms
+from compiler.families.stepped.block import ROWS, THREADS, Block, choose, launched_ms
 from compiler.families.stepped.body import RESERVED, body_of
-from compiler.families.stepped.passes import CAT, passes_of
+from compiler.families.stepped.passes import passes_of
 from compiler.families.stepped.pieces import Body, Loop
 from compiler.graph.network import Network
 from compiler.kernel.builder import Refused
@@ -33,9 +33,7 @@ class Steps:
     strategies = ("persistent-loop",)
 
     def match(self, network: Network, node: Node, setting: Setting) -> Match | None:
-        if node.op == CAT and len(node.args[0]) > 4 or setting.figures.kind != "cuda":
-            return None
-        passes = passes_of(network).get(node.name)
+        passes = passes_of(network).get(node.name) if setting.figures.kind == "cuda" else None
         if passes is None:
             return None
         body = body_of(network, passes)
@@ -69,8 +67,8 @@ class Steps:
 
     def knobs(self, work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
         body, figures, now = work.detail.body, work.setting.figures, block_of(work)
-        rows = [n for n in (1, 2, 4, 8) if choose(body, figures, n, now.threads) is not None]
-        threads = [n for n in (128, 256, 512, 1024) if choose(body, figures, now.rows, n) is not None]
+        rows = [n for n in ROWS if choose(body, figures, n, now.threads) is not None]
+        threads = [n for n in (128, *THREADS) if choose(body, figures, now.rows, n) is not None]
         return {"rows": (tuple(rows), now.rows), "block": (tuple(threads), now.threads)}
 
     @property

@@ -101,8 +101,6 @@ class Kernel:
         named = {value: f"given_{at}" for at, value in enumerate(dict.fromkeys([*loops, *filter(None, vectors)]))}
         self.named = named
         self.arguments = work.arguments(*((name, value) for value, name in named.items()))
-        for argument in self.arguments[: len(named)]:  # under the name of the value itself, which `arguments` may replace by its base
-            argument.dtype = network.spec(argument.value).dtype
         self.extra = {value: f"result_{at}" for at, value in enumerate(extra)}
         self.arguments += [Argument(name, value, "float32", count(network.spec(value)), written=True) for value, name in self.extra.items()]
         self.weights = {weight: f"matrix_{at}" for at, weight in enumerate(body.weights)}
