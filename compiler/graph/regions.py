@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from compiler.graph.layout import VIEWS, Layout, dense, view
+from compiler.graph.positions import position_write
 from compiler.graph.values import new_node, plain, refs
 from verifier.graph import Node
 from verifier.task import TensorSpec
@@ -85,29 +86,15 @@ def squeezed(layout: Layout) -> Layout:
 
 
 def _selected(node: Node, found: Mapping[str, Node], specs: Specs) -> Node | None:
-    """Returns a scatter to one position of an axis as a region, or None if the operator is no such scatter. In the capture, it is
-    `where(positions == number, expand(unsqueeze(part)), whole)`."""
-    if not all(isinstance(one, dict) and one.get("ref") in specs for one in node.args):
+    """Returns a write to one position of an axis as a region, or None if the operator is no such write."""
+    write = position_write(node, found, specs)
+    if write is None:
         return None
-    compared, wide = (found.get(one["ref"]) for one in node.args[:2])
-    whole = node.args[2]
-    if compared is None or wide is None or compared.op != "aten.eq.Scalar" or wide.op != "aten.expand.default":
+    axis, at, part, whole = write
+    ones = tuple(1 if a == axis else size for a, size in enumerate(node.outputs[0].shape))
+    if tuple(specs[part].shape) != ones or specs[whole].dtype != node.outputs[0].dtype:
         return None
-    positions = found.get(compared.args[0]["ref"])
-    numbers = found.get(positions.args[0]["ref"]) if positions is not None and positions.op == "aten.view.default" else None
-    shape, at, part = tuple(node.outputs[0].shape), plain(compared.args[1]), wide.args[0]["ref"]
-    if numbers is None or numbers.op != "aten.arange.start_step" or not isinstance(at, int) or tuple(specs[whole["ref"]].shape) != shape:
-        return None
-    axes = [axis for axis, size in enumerate(compared.outputs[0].shape) if size != 1]
-    if len(axes) != 1 or len(compared.outputs[0].shape) != len(shape):
-        return None
-    axis, given = axes[0], [plain(one) for one in numbers.args]
-    ones = tuple(1 if a == axis else size for a, size in enumerate(shape))
-    if given not in ([0, shape[axis]], [0, shape[axis], 1]) or not 0 <= at < shape[axis] or tuple(specs[part].shape) != ones:
-        return None
-    if specs[part].dtype != node.outputs[0].dtype or specs[whole["ref"]].dtype != node.outputs[0].dtype:
-        return None
-    return new_node(node, node.name, REGION, [whole, {"ref": part}, [[axis, at, 1]]], node.outputs[0])
+    return new_node(node, node.name, REGION, [{"ref": whole}, {"ref": part}, [[axis, at, 1]]], node.outputs[0])
 
 
 def _joined(node: Node, cuts: list[Cut], found: Mapping[str, Node], specs: Specs, users: Mapping[str, int], results: Collection[str]) -> list[Node]:

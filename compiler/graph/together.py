@@ -12,13 +12,14 @@ import math
 from collections.abc import Collection
 from typing import Any
 
+from compiler.graph.positions import position_write
 from compiler.graph.values import new_node, plain, refs, renamed
 from verifier.graph import Node
 from verifier.task import TensorSpec
 
 LEAST = 4  # positions
 MANY, SMALL = 8, 1 << 16  # of at least so many separate tensors with at most so many elements each, a stack is made
-SLICE, WHERE = "aten.slice.Tensor", "aten.where.self"
+SLICE = "aten.slice.Tensor"
 PRODUCTS = {"aten.linear.default": "aten.linear.default", "aten.mm.default": "aten.matmul.default", "aten.matmul.default": "aten.matmul.default"}
 
 
@@ -96,7 +97,7 @@ def filled_whole(nodes: list[Node], specs: dict[str, TensorSpec], results: Colle
         if node.name in results or node.name in users or not node.outputs:
             for name in dict.fromkeys(refs([node.args, list(node.kwargs.values())])):
                 users[name] = users.get(name, 0) + 1
-    writes = {node.name: found for node in nodes if node.op == WHERE and (found := _write(node, by_name, specs)) is not None}
+    writes = {node.name: found for node in nodes if (found := position_write(node, by_name, specs)) is not None}
     instead: dict[str, list[Node]] = {}
     for name, (axis, _, _, _) in writes.items():
         chain: list[str] = []
@@ -116,35 +117,6 @@ def filled_whole(nodes: list[Node], specs: dict[str, TensorSpec], results: Colle
         cat = [[{"ref": one.name} for one in made], axis]
         instead[name] = [*made, by_name[name].model_copy(update={"op": "aten.cat.default", "args": cat})]
     return [piece for node in nodes for piece in instead.get(node.name, [node])]
-
-
-def _write(node: Node, by_name: dict[str, Node], specs: dict[str, TensorSpec]) -> tuple[int, int, str, str] | None:
-    """Returns (axis, position, part, old contents) if the choice writes a part to one position along an axis."""
-    if any(not isinstance(one, dict) or "ref" not in one for one in node.args) or node.kwargs:
-        return None
-    chosen, new, old = (one["ref"] for one in node.args)
-    test, part, shape = by_name.get(chosen), by_name.get(new), node.outputs[0].shape
-    if test is None or test.op != "aten.eq.Scalar" or part is None or part.op != "aten.expand.default" or tuple(specs[old].shape) != tuple(shape):
-        return None
-    places = by_name.get(test.args[0]["ref"])
-    numbers = by_name.get(places.args[0]["ref"]) if places is not None and places.op == "aten.view.default" else places
-    if numbers is None or not numbers.op.startswith("aten.arange") or not isinstance(test.args[1], int):
-        return None
-    lined_up = (1,) * (len(shape) - len(test.outputs[0].shape)) + tuple(test.outputs[0].shape)
-    axes = [axis for axis, size in enumerate(lined_up) if size > 1]
-    if len(axes) != 1 or lined_up[axes[0]] != shape[axes[0]] or [plain(one) for one in numbers.args if one is not None][:2] not in (
-        [0, shape[axes[0]]], [shape[axes[0]]]
-    ):  # fmt: skip
-        return None
-    axis, source = axes[0], part.args[0]["ref"]
-    own = tuple(specs[source].shape)
-    wanted = [size for at, size in enumerate(shape) if at != axis and size > 1]
-    if [size for size in own if size > 1] != wanted or specs[source].dtype != node.outputs[0].dtype or len(own) > len(shape):
-        return None
-    aligned = (1,) * (len(shape) - len(own)) + own
-    if any(mine not in (1, full) or full > 1 and mine == 1 and at != axis for at, (mine, full) in enumerate(zip(aligned, shape, strict=True))):
-        return None
-    return axis, test.args[1], source, old
 
 
 def _position(node: Node, by_name: dict[str, Node], specs: dict[str, TensorSpec]) -> tuple[str, int, int] | None:
