@@ -14,6 +14,8 @@ _SIGNALS = {
     "SIGILL": "illegal instruction",
     "SIGSEGV": "segmentation fault",
 }
+# PyTorch's own message, or that of `verifier.devices.cuda_party`: a memory fault, the driver's time limit, an assertion, or another fault in a kernel.
+_ENDS_CONTEXT = re.compile(r"CUDA error(:| (700|702|71\d):)")
 _DUMPED = re.compile(r'File "[^"]*/(task|program)\.py", line (\d+) in (\S+)')
 
 
@@ -46,7 +48,7 @@ class PartyFailure(Exception):
 def ends_context(failure: PartyFailure) -> bool:
     """Returns whether the source raised an error, such as a device-side assertion on an index, after which CUDA no longer responds in that
     process."""
-    return failure.kind == "raised" and (failure.error_class == "AcceleratorError" or "CUDA error:" in failure.message)
+    return failure.kind == "raised" and (failure.error_class == "AcceleratorError" or _ENDS_CONTEXT.search(failure.message) is not None)
 
 
 def death(status: int | None) -> str:

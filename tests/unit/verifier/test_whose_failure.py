@@ -9,7 +9,7 @@ import pytest
 from verifier.channel import ChannelClosed, ChannelTimeout
 from verifier.judge.asking import Party
 from verifier.judge.endings import verdict_of
-from verifier.judge.party_failure import PartyFailure
+from verifier.judge.party_failure import PartyFailure, ends_context
 from verifier.limits import Limits
 
 
@@ -26,6 +26,24 @@ from verifier.limits import Limits
 def test_another_sides_failure_is_no_verdict_on_the_program(kind, whose, status, said):
     found, message = verdict_of(PartyFailure(kind, "it broke", line=7, error_class="RuntimeError", request="call", whose=whose))
     assert found == status and said in message
+
+
+@pytest.mark.parametrize(
+    ("message", "error_class", "ends"),
+    [
+        ("CUDA error 710: a kernel stopped at an assertion", "RuntimeError", True),
+        ("CUDA error 700: a kernel read or wrote an illegal memory address", "RuntimeError", True),
+        ("CUDA error 719: a kernel failed while it ran", "RuntimeError", True),
+        ("CUDA error: device-side assert triggered", "RuntimeError", True),
+        ("CUDA error: device-side assert triggered", "AcceleratorError", True),
+        ("CUDA error 2: out of memory", "RuntimeError", False),
+        ("CUDA error 701: a kernel was launched with more resources than the device has", "RuntimeError", False),
+        ("all elements of input should be between 0 and 1", "RuntimeError", False),
+    ],
+)
+def test_a_fault_in_a_kernel_ends_the_process_of_whoever_reports_it(message, error_class, ends):
+    """Found by probabilities below 0 on a GPU: the reference's process was asked again after its context was gone."""
+    assert ends_context(PartyFailure("raised", message, error_class=error_class, request="call", whose="reference")) == ends
 
 
 @pytest.mark.parametrize("whose", ["program", ""])
