@@ -157,7 +157,7 @@ class Calls(Prepared):
         return call
 
     def _timed_call(self, caller: Caller, values: Values, rng: int, fresh: bool) -> Call:
-        """Makes a call within the time budget shared by all trials, apart from those in which torch.compile may compile, which have their own. Raises
+        """Makes a call within the time budget shared by all trials, apart from those in which a compiler may compile, which have their own. Raises
         `PartyFailure` if the call fails or the calls together exceed the budget."""
         compiling = self._compiling(values)
         begin = self.reference.clock()
@@ -174,8 +174,8 @@ class Calls(Prepared):
                 raise PartyFailure("timed_out", message, request="call")
 
     def _compiling(self, values: Values) -> bool:
-        """Returns whether torch.compile may compile in the next call. Another shape or another plain value makes it compile again, and so may another
-        object, although it usually finds the code of the one before."""
+        """Returns whether torch.compile or Triton's autotuner may compile in the next call. Another shape or another plain value makes it compile
+        again, and so may another object, although it usually finds the code of the one before."""
         if not self.first_calls.compiles or self.subject is None:
             return False
         form = (values.tree, values.specs)

@@ -20,6 +20,7 @@ from verifier.judge.asking import Party
 from verifier.judge.memory import EASE
 from verifier.judge.session import ReferenceSession, StateEntry, fetch, give, release
 from verifier.layout import Spec, place, read_specs
+from verifier.own_types import chooses_types
 from verifier.report import WeightsFrom
 
 DIFFER = "weights differ: use the task's names or a load hook"
@@ -118,6 +119,7 @@ class Constructions:
             "need": EASE * place([spec for _, spec in entries])[1],
             "seed": self.seed if seed is None else seed,
             "vary": vary,
+            "own_types": chooses_types(reference.source),
             "init": {"tree": reference.init.tree, **give(runner, "init", reference.init.tensors, reference.init.specs)},
             "names": names,
             "partial": binding.how == "matched",

@@ -1,9 +1,10 @@
-"""The time of calls in which torch.compile may compile a program.
+"""The time of calls in which torch.compile or Triton's autotuner may compile a program.
 
-A program whose source refers to torch.compile may take as long for such a call as a compiled baseline takes (`Limits.compile_baseline`). These calls
-are never timed, and other judges may measure while they last. The reference may be in a branch that never runs: all that a program gains by it is
-this time, so the time is bounded. All first calls of a process share one limit, and all processes of an evaluation share `ALL_TOGETHER` times that
-limit, where calls that run at the same time count once. All other calls keep `Limits.call`.
+A program whose source refers to one of them may take as long for such a call as a compiled baseline takes (`Limits.compile_baseline`): an autotuner
+compiles and times dozens of configurations in its first call. These calls are never timed, and other judges may measure while they last. The
+reference may be in a branch that never runs: all that a program gains by it is this time, so the time is bounded. All first calls of a process share
+one limit, and all processes of an evaluation share `ALL_TOGETHER` times that limit, where calls that run at the same time count once. All other
+calls keep `Limits.call`.
 """
 
 from __future__ import annotations
@@ -24,22 +25,27 @@ if TYPE_CHECKING:
     from verifier.judge.pool import Pool
     from verifier.timing.blocks import Caller
 
-COMPILER = "torch.compile"
+COMPILERS = ("torch.compile", "triton.autotune")
 ALL_TOGETHER = 3  # the trials, the timed processes, and once more for further pairs, further rounds or a repeat
 
 
 class FirstCalls:
-    """The first calls of one program in one evaluation. `compiles` is whether they may take longer than other calls."""
+    """The first calls of one program in one evaluation. `compiles` tells whether they may take longer than other calls."""
 
     def __init__(self, pool: Pool, source: str):
         self.pool = pool
-        self.compiles = False
+        self.compilers: list[str] = []
         with contextlib.suppress(SourceError):  # a source that cannot be read is never called
-            self.compiles = refers_to(parse(source), COMPILER)
+            tree = parse(source)
+            self.compilers = [name for name in COMPILERS if refers_to(tree, name)]
         self._of: weakref.WeakKeyDictionary[Party, float] = weakref.WeakKeyDictionary()  # seconds of each process
         self._seconds = 0.0  # seconds during which any process made such a call
         self._running, self._since = 0, 0.0
         self._lock = threading.Lock()  # processes start in parallel
+
+    @property
+    def compiles(self) -> bool:
+        return bool(self.compilers)
 
     @contextlib.contextmanager
     def longer(self, caller: Caller) -> Iterator[None]:
@@ -55,7 +61,7 @@ class FirstCalls:
                 yield
         except PartyFailure as failure:
             if failure.kind == "timed_out":
-                failure.message += f" in a first call, in which {COMPILER} compiles"
+                failure.message += f" in a first call, in which {' or '.join(self.compilers)} compiles"
             raise
         finally:
             caller.limit = usual

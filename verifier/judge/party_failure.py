@@ -14,7 +14,7 @@ _SIGNALS = {
     "SIGILL": "illegal instruction",
     "SIGSEGV": "segmentation fault",
 }
-# PyTorch's own message, or that of `verifier.devices.cuda_party`: a memory fault, the driver's time limit, an assertion, or another fault in a kernel.
+# PyTorch's own message, or that of `verifier.devices.cuda_party`: a memory fault, the driver's time limit, an assertion, or another kernel fault.
 _ENDS_CONTEXT = re.compile(r"CUDA error(:| (700|702|71\d):)")
 _DUMPED = re.compile(r'File "[^"]*/(task|program)\.py", line (\d+) in (\S+)')
 

@@ -21,6 +21,7 @@ from verifier.channel import Channel, Frame
 from verifier.devices.base import PartyDevice
 from verifier.float8 import TYPES, wide
 from verifier.layout import LayoutError, Spec, encode
+from verifier.own_types import chooses_types
 from verifier.parties.dropping import Dropping
 from verifier.parties.gradients import reachable
 from verifier.parties.initialising import constructed
@@ -69,6 +70,7 @@ class Reference(Role):
         if frame.message.get("watch"):
             watch(self.home)
         self.source = frame.text("source")
+        self.own_types = chooses_types(self.source)
         self.step = "import"
         self.module = load_source("task", self.source, self.home)
         self.step = "get_init_inputs"

@@ -31,6 +31,7 @@ class Role(SeriesRole):
     """A role. `held` keeps tensors by name until the judge has allocated space for them and sends `put`."""
 
     module: Any = None  # the module of the task or program
+    own_types = False  # whether the task chooses 16-bit types itself, so that the precision policy casts nothing
     graphed = False  # whether the model replays a CUDA graph that includes the gradients
 
     def __init__(self, channel: Channel, home: str, device: PartyDevice, frame: Frame):
@@ -255,13 +256,17 @@ class Role(SeriesRole):
     def do_peak(self, frame: Frame) -> dict[str, Any]:
         return {"type": "ok", "bytes": self.device.peak_bytes(), "held": self.device.held_bytes()}
 
+    def policy_type(self) -> torch.dtype | None:
+        """Returns the type to which models and inputs are cast, or null if they keep their own types."""
+        return None if self.own_types else {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision)
+
     def cast(self, tensor: torch.Tensor) -> torch.Tensor:
         """Moves a value to the device and, under the bf16 and fp16 policies, casts it to that type, as KernelBench does with models and inputs."""
-        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision)
+        dtype = self.policy_type()
         return tensor.to(device=self.device.torch_device, dtype=dtype if dtype is not None and follows_policy(tensor) else None)
 
     def cast_model(self, model: Any) -> Any:
-        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision)
+        dtype = self.policy_type()
         model = model.to(self.device.torch_device)
         if dtype is None:
             return model

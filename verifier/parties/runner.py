@@ -81,6 +81,7 @@ class Runner(Role):
 
     def _construct(self, module: Any) -> tuple[Any, str]:
         message = self.construction
+        self.own_types = bool(message["own_types"])
         given = decode(message["init"]["tree"], self.take(message["init"]), resolve=resolver(module))
         init = map_tensors(given, lambda tensor: tensor.clone())
         seed, vary = int(message["seed"]), message.get("vary")

@@ -22,6 +22,7 @@ from verifier.judge.asking import Party
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.pool import Pool
 from verifier.judge.session import ReferenceSession, Values, give
+from verifier.own_types import chooses_types
 
 INSIDE_REPORT = "/report"  # the only folder that a tool may write to, as it appears in the sandbox
 MAX_TRACE = 256 << 20
@@ -80,6 +81,7 @@ class Subject:
             specs = [entry.spec for entry in reference.state]
             message: dict[str, Any] = {
                 "seed": self.seed,
+                "own_types": chooses_types(job.task_source),
                 "init": {"tree": reference.init.tree, **give(party, "init", reference.init.tensors, reference.init.specs)},
                 "names": [entry.name for entry in reference.state],
                 "state": give(party, "state", reference.state_tensors, specs),

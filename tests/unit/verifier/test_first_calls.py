@@ -1,4 +1,4 @@
-"""How long a program's calls may take if torch.compile compiles it: long for a first call, but not for long altogether."""
+"""How long a program's calls may take if torch.compile or Triton's autotuner compiles it: long for a first call, but not for long altogether."""
 
 from __future__ import annotations
 
@@ -56,6 +56,9 @@ def calls_of(clock: Clock, source: str = COMPILED) -> FirstCalls:
         ("import torch as t\n\n@t.compile\ndef f(x):\n    return x\n", True),
         ("from torch import compile as made\n\nf = made(abs)\n", True),
         ("import torch\n\nif False:\n    torch.compile(abs)\n", True),  # gains nothing but time
+        ("import triton\n\n\n@triton.autotune(configs=[], key=[])\n@triton.jit\ndef kernel():\n    pass\n", True),
+        ("from triton import autotune as tuned, jit\n\n\n@tuned(configs=[], key=[])\n@jit\ndef kernel():\n    pass\n", True),
+        ("import triton\n\n\n@triton.jit\ndef kernel():\n    pass\n", False),
         ('"""Not torch.compile."""\nimport torch  # torch.compile\n\nname = "torch.compile"\n', False),
         ("import re\n\nre.compile('x')\n", False),
         ("import torch\n\ntorch.jit.script(abs)\n", False),
