@@ -1,5 +1,6 @@
 import math
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +12,21 @@ from tests.unit.compiler.captures import captured
 from tests.unit.compiler.loading import load
 from verifier.float8 import continuous
 
+HERE = Path(__file__).parent
 PREFIX = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leaves all but the first case of each parametrized test to `make test-all`, because most cases compile a program of their own."""
+    met: set[tuple[Path, str, object]] = set()
+    for item in items:
+        if not isinstance(item, pytest.Function) or not hasattr(item, "callspec") or not item.path.is_relative_to(HERE):
+            continue
+        test = (item.path, item.originalname, item.cls)
+        if test in met:
+            item.add_marker(pytest.mark.slow)
+        elif item.get_closest_marker("slow") is None:
+            met.add(test)
 
 
 def flat(value):
