@@ -98,6 +98,8 @@ def one(path: Path, home: str) -> dict[str, Any]:
     seed_everything(1)
     eager = task.Model(*arguments)
     made.load_state_dict(eager.state_dict())
+    for side in (eager, made):  # as the verifier does, whatever the constructor sets
+        side.train()
     try:
         wrong = difference(eager, made, task, program)
     except LayoutError as error:  # a result of the task

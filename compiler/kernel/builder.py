@@ -137,7 +137,9 @@ class Builder:
         """Infers the map from the first user in this kernel, directly or through views that add, repeat or drop axes of size 1."""
         shape = self.network.spec(node.name).shape
         for user in self.network.users[node.name]:
-            if user in self.inside:
+            if user in self.reductions:  # it reads all elements, so the map of its result says nothing about them
+                known = self.full if self._reduced_by(user, node.name) and tuple(shape) == self.shape else None
+            elif user in self.inside:
                 known = self.maps.get(user)
             elif self.network.is_view(user) and short(self.network.nodes[user]) in ("unsqueeze", "expand", "squeeze", "view"):
                 known = self._backward_map(self.network.nodes[user])
@@ -152,6 +154,10 @@ class Builder:
                 tail = known[len(known) - len(shape) :]
                 return tuple(() if size == 1 else entry for size, entry in zip(shape, tail, strict=True))
         return None
+
+    def _reduced_by(self, user: str, name: str) -> bool:
+        argument = self.network.nodes[user].args[0]
+        return isinstance(argument, dict) and argument.get("ref") == name
 
     def operand_map(self, name: str) -> Map | None:
         """Returns the map of a value that this kernel computes (or of a view of it that only adds, drops or repeats axes of size 1), or None for

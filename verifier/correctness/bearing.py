@@ -13,14 +13,15 @@ from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import ReferenceSession
 
 PROBE = DISTRIBUTIONS[0]
-PART = 4  # divisor: at most a quarter of the trials' time is spent on this
+PART = 4  # divisor: at most a quarter of the trials' time is spent on this, without new processes
+LOST = 8  # number of processes that may be lost to inputs for which a kernel of the task stops at an assertion
 
 
 def borne_alone(reference: ReferenceSession, expectations: Expectations, seed: int) -> tuple[list[Domain | None], bool]:
     """Returns, for each input, the widest domain that the task accepts if only this input varies; null if it accepts none or if time has run out. The
     list is empty if the inputs take up gigabytes. Also returns whether the reference is back in its constructed state because another process has
     taken over; otherwise, its state is unchanged."""
-    begin, anew = reference.clock(), False
+    begin, lost_seconds, losses = reference.clock(), 0.0, 0
     own = reference.inputs(seed)
     if large(own.nbytes):
         return [], False
@@ -29,15 +30,17 @@ def borne_alone(reference: ReferenceSession, expectations: Expectations, seed: i
     for index, widths in enumerate(candidates):
         chosen = None
         for domain in widths:
-            if reference.clock() - begin > reference.limits.correctness / PART:
+            since = reference.clock()
+            if since - begin - lost_seconds > reference.limits.correctness / PART or losses == LOST:
                 break
             borne, lost = _bears(reference, expectations, index, domain, seed)
-            anew = anew or lost
+            if lost:
+                losses, lost_seconds = losses + 1, lost_seconds + reference.clock() - since
             if borne:
                 chosen = domain
                 break
         found.append(chosen)
-    return found, anew
+    return found, losses > 0
 
 
 def _bears(reference: ReferenceSession, expectations: Expectations, index: int, domain: Domain, seed: int) -> tuple[bool, bool]:

@@ -175,9 +175,11 @@ class Calls(Prepared):
 
     def _compiling(self, values: Values) -> bool:
         """Returns whether torch.compile or Triton's autotuner may compile in the next call. Another shape or another plain value makes it compile
-        again, and so may another object, although it usually finds the code of the one before."""
+        again, and so may another object, although it usually finds the code of the one before. An autotuner's key may depend on any number."""
         if not self.first_calls.compiles or self.subject is None:
             return False
+        if self.first_calls.tunes:
+            return True
         form = (values.tree, values.specs)
         new = form not in self.subject.met
         self.subject.met += [form] if new else []

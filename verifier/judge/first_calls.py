@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from verifier.judge.pool import Pool
     from verifier.timing.blocks import Caller
 
-COMPILERS = ("torch.compile", "triton.autotune")
+AUTOTUNER = "triton.autotune"
+COMPILERS = ("torch.compile", AUTOTUNER)
 ALL_TOGETHER = 3  # the trials, the timed processes, and once more for further pairs, further rounds or a repeat
 
 
@@ -46,6 +47,10 @@ class FirstCalls:
     @property
     def compiles(self) -> bool:
         return bool(self.compilers)
+
+    @property
+    def tunes(self) -> bool:
+        return AUTOTUNER in self.compilers
 
     @contextlib.contextmanager
     def longer(self, caller: Caller) -> Iterator[None]:

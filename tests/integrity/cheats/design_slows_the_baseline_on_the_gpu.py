@@ -1,8 +1,8 @@
 # hack: design
 # task: tasks/chain_wide.py
 # device: cuda
-# verdict: inconclusive | not faster
-# because: while the baselines were timed|processors busy|speedup: |interval|clock
+# verdict: inconclusive | rejected | not faster
+# because: while the baselines were timed|leave the GPU alone|processors busy|speedup: |interval|clock
 # defence: design
 # says: leaves a long kernel running on a separate stream after a call has been answered, so that eager shares the GPU with it
 import ctypes

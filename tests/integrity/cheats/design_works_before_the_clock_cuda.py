@@ -1,8 +1,8 @@
 # hack: design
 # task: tasks/chain_wide.py
 # device: cuda
-# verdict: inconclusive
-# because: work begins before the clock|burns|processor time|not its turn
+# verdict: inconclusive | crashed
+# because: work begins before the clock|burns|processor time|not its turn|out of turn
 # defence: design
 # says: computes as soon as it can see the inputs, before the judge starts the clock, and then hands over the finished result
 import ctypes

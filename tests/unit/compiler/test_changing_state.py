@@ -5,6 +5,7 @@ import torch
 
 from tests.unit.compiler.conftest import flat
 from tests.unit.compiler.loading import load
+from verifier.parties.capturing.exporting.assigned import storing
 
 BRANCH = "y = torch.tanh(self.fc(x)) * 2\nif y.sum() > -1e9:\n    {}\n"
 STATE = (
@@ -19,6 +20,18 @@ BODIES = {
     "a parameter's data, one of all": BRANCH.format("for p in self.parameters():\n        p.data.mul_(0.9)") + "return torch.exp(self.w) * y",
     "a layer's weights behind a mask": "self.fc.weight.data *= self.m * 0.5\nreturn self.fc(torch.tanh(x) + 1) * torch.sigmoid(self.fc.weight)",
     "under two names": "self.r.add_(1.0)\nreturn torch.exp(self.q * 0.1) * torch.tanh(x)",
+}
+# A submodule that assigns its buffers in another order than it registers them, beside one that changes in place.
+ASSIGNING = (
+    "class Observer(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.register_buffer('count', torch.zeros(32))\n"
+    "        self.register_buffer('hi', torch.ones(()))\n        self.register_buffer('last', torch.zeros(32))\n\n    def forward(self, x):\n"
+    "        old = self.last\n        self.last = x.mean(0)\n        self.hi = self.hi + 0.1 * (x.max() - self.hi)\n        self.count.add_(1)\n"
+    "        return torch.tanh(x / self.hi) + old + self.last + self.count\n\n\n"
+)
+ASSIGNED = {
+    "in a submodule": "return self.one(x) * 2",
+    "in two submodules, one of them called twice": "return self.one(self.two(self.one(x))) * 2",
+    "without gradients": "with torch.no_grad():\n    y = self.two(x)\nreturn self.one(y) * 2",
 }
 NO_TENSOR = {
     "a part that is given nothing": "t = torch.softmax(torch.exp(self.w) * 2, -1)\nif t.sum() < 0:\n    return x\nreturn F.gelu(x @ t) + t",
@@ -52,6 +65,29 @@ def test_state_that_changes_from_call_to_call(compiled, task, name):
     found = compiled(task(BODIES[name], "torch.randn(32, 32)", init))
     assert found.own, found.plan.why_none
     check_calls(found)
+
+
+@pytest.mark.parametrize("name", ASSIGNED)
+def test_buffers_that_forward_assigns(compiled, task, name):
+    source = task(ASSIGNED[name], "torch.randn(16, 32)", "self.one, self.two = Observer(), Observer()")
+    found = compiled(source.replace("class Model", ASSIGNING + "class Model", 1))
+    assert found.own, found.plan.why_none
+    check_calls(found)
+
+
+def test_a_buffer_that_grows_is_refused():
+    class Growing(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("past", torch.zeros(1, 4))
+
+        def forward(self, x):
+            self.past = torch.cat([self.past, x])
+            return self.past.sum(0)
+
+    model = torch.nn.Sequential(Growing())
+    with pytest.raises(ValueError, match=r"forward assigns a tensor of another shape or type to the buffer 0\.past"):
+        storing(model, model)(torch.ones(1, 4))
 
 
 @pytest.mark.parametrize("name", NO_TENSOR)

@@ -15,6 +15,8 @@ CASES = {
     "log softmax": ("return F.log_softmax(x * 4, dim=-1) * 2", X3),
     "logsumexp": ("return torch.logsumexp(x, -1), torch.logsumexp(x, (1, 2))", X3),
     "normalize": ("return F.normalize(x, dim=-1)", X3),
+    "normalize a view of a row": ("v = F.normalize((x * y).view(24), dim=0)\nreturn v, x * v", "torch.randn(1, 24), torch.randn(1)"),
+    "normalize a column": ("return F.normalize(torch.mv(x.t(), y), dim=0), F.softmax((x.t() * y).sum(1), 0)", "torch.randn(1, 24), torch.randn(1)"),
     "norms": ("return x.norm(dim=-1), x.norm(p=1, dim=-1)", X3),
     "softmax with scale and mask": ('return torch.softmax((x / 3).masked_fill(x > 1.5, float("-inf")), -1)', X3),
     "two reductions of a row": ("return torch.softmax(x - x.mean(-1, keepdim=True), -1)", X3),

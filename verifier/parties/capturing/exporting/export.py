@@ -15,6 +15,7 @@ from torch._decomp import decompositions as torch_decompositions
 
 from verifier.draws import draws
 from verifier.parties.capturing.calling import FlatCall, called_as
+from verifier.parties.capturing.exporting.assigned import storing
 from verifier.parties.capturing.exporting.masked import unmasked
 from verifier.parties.capturing.exporting.numbers import numbers_stay
 from verifier.parties.capturing.exporting.unseen import Caught, catches, nothing_unseen
@@ -162,9 +163,10 @@ def _draws(graph: torch.fx.Graph) -> int:
 def composed(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) -> torch.export.ExportedProgram:
     """Exports in terms of the operators that forward calls, without decomposing them. This takes only a third of the time."""
     tensors = tuple(leaf.value for leaf in call.tensors)
+    flat = storing(model, call)
 
     def once() -> torch.export.ExportedProgram:
-        with nothing_unseen(model), validated_on_device(), forgotten(model), recurrent_layers_by_shape(), called_as(model, call, call.signature()):
+        with nothing_unseen(model), validated_on_device(), forgotten(model), recurrent_layers_by_shape(), called_as(model, flat, call.signature()):
             exported: torch.export.ExportedProgram = torch.export.export(model, tensors, strict=False)
             if any(str(node.target).startswith(RAISING) for node in exported.graph.nodes) and catches(model):
                 raise ValueError("the source catches errors, and an operator here raises them for some tensor values")
