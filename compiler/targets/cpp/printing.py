@@ -91,9 +91,12 @@ class CppKernel:
         for axis in self.kernel.outer:
             self.loop(axis)
         if not self.kernel.outer:
-            self.open("")
-            self.lines[-1] = self.lines[-1].replace(" {", "{")
+            self.block()
         return max(len(self.kernel.outer), 1)
+
+    def block(self) -> None:
+        self.open("")
+        self.lines[-1] = self.lines[-1].replace(" {", "{")
 
     def elements(self) -> None:
         kernel = self.kernel
@@ -253,8 +256,10 @@ class CppKernel:
                 self.begin(op)
             for axis in kernel.inner:
                 self.loop(axis)
+            if not kernel.inner:  # rows of one element: what a pass names is its own
+                self.block()
             self.statements(step, known, {}, {op.name: op.name for op in step.reduces}, ordered=True)
-            self.close(len(kernel.inner))
+            self.close(max(len(kernel.inner), 1))
             known.update({op.name: op.name for op in step.reduces})
         self.finish(known)
         self.close(len(rest) + 1)

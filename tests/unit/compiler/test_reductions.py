@@ -17,6 +17,10 @@ CASES = {
     "normalize": ("return F.normalize(x, dim=-1)", X3),
     "normalize a view of a row": ("v = F.normalize((x * y).view(24), dim=0)\nreturn v, x * v", "torch.randn(1, 24), torch.randn(1)"),
     "normalize a column": ("return F.normalize(torch.mv(x.t(), y), dim=0), F.softmax((x.t() * y).sum(1), 0)", "torch.randn(1, 24), torch.randn(1)"),
+    "rows of one element": (
+        "return F.softmax(x, 2) * 3, F.layer_norm(x, (1,)) + 1, F.normalize(x, dim=2), x.std(2, correction=0)",
+        "torch.randn(4, 2, 1)",
+    ),
     "norms": ("return x.norm(dim=-1), x.norm(p=1, dim=-1)", X3),
     "softmax with scale and mask": ('return torch.softmax((x / 3).masked_fill(x > 1.5, float("-inf")), -1)', X3),
     "two reductions of a row": ("return torch.softmax(x - x.mean(-1, keepdim=True), -1)", X3),
