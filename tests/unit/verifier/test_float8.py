@@ -239,7 +239,8 @@ def test_a_policy_and_fp64_leave_float8_as_the_task_means_it():
     assert exact.weight.dtype == torch.float64 and exact.codes.dtype == torch.float8_e4m3fn and exact.table.dtype == torch.float8_e5m2
     assert torch.equal(bits(exact.codes), before) and exact.codes.data_ptr() != model.codes.data_ptr()
     assert torch.equal(bits(widen(model.codes)), before)
-    role = SimpleNamespace(precision="bf16", device=SimpleNamespace(torch_device="cpu"))
+    role = Role.__new__(Role)
+    role.precision, role.device = "bf16", SimpleNamespace(torch_device="cpu")
     cast = Role.cast_model(role, model)
     assert cast.weight.dtype == torch.bfloat16 and torch.equal(bits(cast.codes), before)
     assert Role.cast(role, codes(torch.float8_e5m2)).dtype == torch.float8_e5m2 and Role.cast(role, torch.rand(2)).dtype == torch.bfloat16
