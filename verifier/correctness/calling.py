@@ -160,6 +160,7 @@ class Calls(Prepared):
         """Makes a call within the time budget shared by all trials, apart from those in which a compiler may compile, which have their own. Raises
         `PartyFailure` if the call fails or the calls together exceed the budget."""
         compiling = self._compiling(values)
+        allowed = self.first_calls.left(caller.party) if compiling else 0.0
         begin = self.reference.clock()
         try:
             with self.first_calls.longer(caller) if compiling else contextlib.nullcontext():
@@ -167,7 +168,7 @@ class Calls(Prepared):
         finally:
             seconds = self.reference.clock() - begin
             self.program_seconds += seconds
-            self.compiling_seconds += seconds if compiling else 0.0
+            self.compiling_seconds += min(seconds, allowed)
             spent = self.program_seconds - self.compiling_seconds
             if spent > max(PATIENCE * self.limits.correctness, LEAST_PATIENCE):
                 message = f"its calls in the trials took {spent:.0f} s together, which is too slow to try them all"

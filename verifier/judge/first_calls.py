@@ -66,7 +66,7 @@ class FirstCalls:
                 yield
         except PartyFailure as failure:
             if failure.kind == "timed_out":
-                failure.message += f" in a first call, in which {' or '.join(self.compilers)} compiles"
+                failure.message += f" in a call in which {' or '.join(self.compilers)} may compile"
             raise
         finally:
             caller.limit = usual

@@ -103,7 +103,7 @@ async def test_the_next_is_tried_where_a_program_is_no_faster():
 
 async def test_the_message_names_why_a_program_does_not_take_the_place():
     hung = measured("# compiled", "timed_out")
-    hung.message = "it did not finish within 180 s in a first call, in which torch.compile compiles"
+    hung.message = "it did not finish within 180 s in a call in which torch.compile may compile"
     _, found, span = await end(situation(), before := measured("# kernels", **BEHIND), hung)
     assert found is before and span.said[-1] == f"Candidate 2, torch.compile: timed out: {hung.message}."
 
