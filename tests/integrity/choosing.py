@@ -44,7 +44,7 @@ ROOMS: dict[str, set[Group]] = {
 }
 STEMS: dict[str, set[Group]] = {
     **dict.fromkeys(("limits", "permit"), {"confinement"}),
-    **dict.fromkeys(("oracle", "widening"), {"numbers", "honest"}),
+    **dict.fromkeys(("oracle", "own_types", "widening"), {"numbers", "honest"}),
     **dict.fromkeys(("still", "turns"), {"clock"}),
     **dict.fromkeys(("channel", "layout", "party_failure"), {"channel"}),
     **dict.fromkeys(("bytecode", "checking", "cli", "doctor", "graph", "prepare"), set()),
