@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, with its logs in $OUT (or the current folder):  [LIMIT_SECONDS=560] tests/gpu/session.sh [STEP ...]
+# Everything that needs a GPU, with its logs in $OUT (or the current folder):  [LIMIT_SECONDS=560] [STEP_SECONDS=240] tests/gpu/session.sh [STEP ...]
 # A step that there is no time left for is named, and made by a further call:  tests/gpu/session.sh test_knobs_cuda test_policies_cuda
 set -uo pipefail
 out=${OUT:-.}; export DATA_DIR=${DATA_DIR:-/tmp/stitchwork-data} PYTHONUNBUFFERED=1
-limit=${LIMIT_SECONDS:-560} wanted=" $* "
+limit=${LIMIT_SECONDS:-560} step_limit=${STEP_SECONDS:-240} wanted=" $* "
 sources=$(mktemp -d) failed=0
 python3 - "$sources" <<'PY'
 import sys
@@ -18,7 +18,7 @@ step() {
   local left=$((limit - SECONDS))
   if ((left < 20)); then echo "== $name: not begun, the time is up"; failed=3; return; fi
   echo "== $name"
-  timeout $((left < 240 ? left : 240)) "$@" >"$out/$name.log" 2>&1
+  timeout $((left < step_limit ? left : step_limit)) "$@" >"$out/$name.log" 2>&1
   local status=$?
   ((status)) && failed=$status
   echo "   status $status after $((SECONDS - begin)) s"

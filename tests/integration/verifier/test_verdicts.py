@@ -124,6 +124,7 @@ def test_a_program_that_does_not_parse(quick):
     assert report.status == "build_failed" and report.problems[0].line == 1
 
 
+@pytest.mark.slow
 @pytest.mark.timed
 def test_state_that_the_task_changes(bench):
     task = TASK.replace("self.scale = nn.Parameter(torch.ones(size))", "self.norm = nn.BatchNorm1d(size)").replace("* self.scale", "+ self.norm(x)")
@@ -141,6 +142,7 @@ def test_state_that_is_rounding_noise_after_the_timed_calls(bench):
     assert report.status == "passed", report.message
 
 
+@pytest.mark.slow
 @pytest.mark.timed
 def test_tuples_and_integers(bench):
     task = TASK.replace("return torch.softmax(x, dim=-1) * self.scale", "y = x * self.scale\n        return y, {'best': y.argmax(-1)}")
