@@ -119,7 +119,8 @@ def _task(name: str, source: str, pool: Pool, seconds: float) -> CalibratedTask:
             warm, _ = draw(0)
             for _ in range(WARM_UP):
                 last = [side.caller.call(warm, 1).inner / 1e6 for side in sides]
-            shape = form(warm.nbytes + place(specs)[1], min(last), max(last)) if pool.device.leader() is not None else None
+            exchanged = warm.nbytes + place(specs)[1]
+            shape = form(exchanged, min(last), max(last), pool.device.total_bytes()) if pool.device.leader() is not None else None
             begin = time.monotonic()
             first = measure(sides, draw, lambda *_: None, rng, 0, 4, shape)
             while time.monotonic() - begin < seconds and len(sides[0].blocks) < 100:

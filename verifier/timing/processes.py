@@ -106,7 +106,8 @@ class Processes:
         room = self.pool.device.free_bytes()
         # Each process has its own tensors (PyTorch's may be more than the program's), and arenas, of which the judge keeps copies.
         outputs = place(self.trials.expected_specs)[1]
-        series = series_bytes(self.trials.input_bytes + outputs) if self.pool.device.leader() is not None else 0
+        device = self.pool.device
+        series = series_bytes(self.trials.input_bytes + outputs, device.total_bytes()) if device.leader() is not None else 0
         arenas = 3 * self.trials.input_bytes + 2 * outputs + series
         ledger = self.trials.ledger()
         need = max(self.trials.peak_bytes() or 0, ledger.state + ledger.eager) + arenas + self.pool.device.process_bytes

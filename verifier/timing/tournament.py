@@ -266,7 +266,8 @@ class Tournament(Processes):
             return None
         shortest, longest = min(self._warm.values()), max(self._warm.values())
         warms = self.pool.device.kind == "cpu"  # the time of a call without a preceding flush has not been measured on a GPU
-        return form(self.trials.ledger().exchanged, shortest / 1e6, longest / 1e6, self.trials.stochastic, warms)
+        memory = self.pool.device.total_bytes()
+        return form(self.trials.ledger().exchanged, shortest / 1e6, longest / 1e6, memory, self.trials.stochastic, warms)
 
     def _warm_up(self, pairs: list[Pair]) -> int:
         """Makes the same calls on every side, in the same sequence, until enough time has passed. These calls are also checked."""

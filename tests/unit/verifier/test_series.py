@@ -16,7 +16,7 @@ import torch
 from verifier.judge.session import Values
 from verifier.layout import Spec, view
 from verifier.shim.clock import Clock, Leader, Native, SeriesFailed, SharedPage, Stamped, build_clock
-from verifier.timing.series import COUNTED, LEAD, MOST_BYTES, Form, Line, Use, Uses, form
+from verifier.timing.series import COUNTED, LEAD, MOST_BYTES, Form, Line, Use, Uses, form, most_bytes, series_bytes
 
 MIB = 1 << 20
 
@@ -40,6 +40,22 @@ def library(tmp_path_factory):
 )
 def test_how_many_calls_a_series_has(exchanged, shortest, longest, expected):
     assert form(exchanged, shortest, longest) == expected
+
+
+@pytest.mark.parametrize(
+    ("exchanged", "memory", "expected"),
+    [
+        (200 * MIB, 80 << 30, Form(LEAD, COUNTED)),
+        (512 * MIB, 80 << 30, Form(LEAD, 2)),
+        (1024 * MIB, 80 << 30, Form(1, 1)),
+        (1025 * MIB, 80 << 30, None),  # values of that size are lent, not copied
+        (200 * MIB, 24 << 30, Form(LEAD, 1)),
+        (300 * MIB, 8 << 30, Form(0, 1)),
+    ],
+)
+def test_a_gpu_has_room_for_lead_in_calls(exchanged, memory, expected):
+    assert form(exchanged, 0.1, 0.3, memory) == expected
+    assert series_bytes(exchanged, memory) == (2 * min(8 * exchanged, most_bytes(memory)) if expected else 0)
 
 
 def drawn(number):
