@@ -8,7 +8,7 @@ followed until a verdict says that its program is faster, and is then cancelled.
 drawn, without those that have a flag in `--rows`, in an order that does not depend on how many are drawn, so `--resume` enlarges the sample. With
 several devices, a process for each takes every n-th of these tasks. For each task, RESULT contains the seconds to the first verdict and to the first
 verdict of "faster" (null if the run or its time ended without one). It also contains their medians, in which a null counts as longer than all other
-values.
+values. `course` says where the time goes: the second at which each of the verifier's jobs, and each stage of the first verification, was done.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -54,15 +55,20 @@ def drawn(checkout: Path, sets: Sequence[str], rows: dict[str, Row], seed: int) 
     return sorted(found, key=lambda item: hashlib.sha256(f"{seed}/{item.key}".encode()).digest())
 
 
-async def verdicts(folder: Path, run: asyncio.Task) -> AsyncIterator[Event]:
-    """Yields the verdicts on the run's programs as they arrive, until the run ends."""
+async def verdicts(folder: Path, run: asyncio.Task, course: dict[str, float], begun: float) -> AsyncIterator[Event]:
+    """Yields the verdicts on the run's programs as they arrive, until the run ends. Enters in `course` the second, counted from `begun`, at which
+    each of the verifier's jobs and each stage of the first verification was done for the first time."""
     journal, seen, last = FileJournal(folder, owner=False), 0, False
     while not last:
         last = run.done()
         new = journal.events_after(seen)
         seen += len(new)
         for event in new:
-            if event.kind == "verification.finished" and event.payload.get("job") == "verify":
+            p, done = event.payload, event.kind == "verification.finished"
+            if done or (event.kind == "verification.stage" and p.get("status") not in ("started", "progress")):
+                name = str(p.get("job")) if done else f"verify: {p.get('stage')}"
+                course.setdefault(name, round(datetime.fromisoformat(event.at).timestamp() - begun, 2))
+            if done and p.get("job") == "verify":
                 yield event
         await asyncio.sleep(0.05)
 
@@ -73,7 +79,8 @@ def counts(verdict: Mapping[str, Any], winner: str) -> bool:
 
 
 async def measured(item: Item, verifier: Verifier, task_seconds: float, winner: str = OWN) -> Row:
-    row: Row = {"first_verdict_s": None, "first_faster_s": None, "programs": 0, "verdicts": []}
+    course: dict[str, float] = {}
+    row: Row = {"first_verdict_s": None, "first_faster_s": None, "programs": 0, "verdicts": [], "course": course}
     with tempfile.TemporaryDirectory(prefix="first-") as made:
         folder = Path(made) / "run"
         given = ["solve", str(item.path), "--out", str(folder), "--device", verifier.device, "--precision", item.precision, "--quiet"]
@@ -82,7 +89,7 @@ async def measured(item: Item, verifier: Verifier, task_seconds: float, winner: 
         run = asyncio.create_task(cli.solve_one(cli.parser().parse_args(given), item.path, item.path.stem, folder, verifier))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(task_seconds):
-                async for event in verdicts(folder, run):
+                async for event in verdicts(folder, run, course, time.time() - (time.monotonic() - begun)):
                     p, seconds = event.payload, round(time.monotonic() - begun, 1)
                     row["programs"] += 1
                     row["first_verdict_s"] = row["first_verdict_s"] or seconds
