@@ -6,7 +6,7 @@
 FOLDER contains pairs of files, NAME.task.py and NAME.program.py. With `--kernelbench`, the pairs are stored programs of KernelBench's levels 1 to 3
 that passed: the ten with the shortest calls, and twenty drawn by a seed. Each pair is timed by plain loops in fresh processes (synchronised after
 each call; the same, but with the L2 flushed before each call; back to back) and then verified once in the quick tier, on the same device, with
-nothing beside it there. Times are in microseconds; `off` is the verifier's time divided by the cold loop's, minus one. It is to be within 10 %, or
+nothing beside it there. Times are in microseconds; `off` is the verifier's time divided by the cold loop's, minus one. It should be within 10 %, or
 within 30 % for calls below 30 us.
 """
 

@@ -50,7 +50,7 @@ TASK_SECONDS = 240.0  # time limit for measuring one pair, builds included
 
 
 def drawn(rows: Mapping[str, Row], stored: Mapping[str, str], seed: int, count: int) -> list[str]:
-    """Returns `count` keys of fp32 rows of KernelBench that passed and whose program is stored, in an order by digest."""
+    """Returns `count` keys of fp32 rows of KernelBench that passed and whose program is stored, ordered by digest."""
     passed = [key for key, row in rows.items() if row["status"] == "passed" and key.endswith(" fp32-strict") and key.partition("/")[0] in SETS]
     return shuffled([key for key in passed if key in stored], seed)[:count]
 

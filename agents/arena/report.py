@@ -164,14 +164,15 @@ def by_task(rows: Sequence[Row], workflows: Sequence[str]) -> str:
 def described(quality: Quality) -> str:
     q = quality
     return (
-        f"Each choice of its first program differs from the compiler's with probability {q.perturbed:g}. A change answers the diagnosed "
+        f"Each choice of its first program differs from the compiler's with probability {q.perturbed:g}. A change addresses the diagnosed "
         f"bottleneck with probability {q.insight:g}, and with probability {q.foresight:g} it is the better of two that were considered. "
-        f"Faults are correlated: with probability {q.family_fault:g} it has a wrong idea about a choice: every program with that choice fails "
-        f"until one repair with the report's evidence succeeds (probability {q.repair:g} each time); in addition, a program fails for its own "
-        f"reasons with probability {q.program_fault:g}. A call reads {q.tokens_in:g} and writes {q.tokens_out:g} tokens in the median "
-        f"(lognormal, deviations of the logarithm {q.tokens_in_log:g} and {q.tokens_out_log:g}), at {1e6 * q.dollars_in:g} and "
-        f"{1e6 * q.dollars_out:g} dollars per million, and takes {q.seconds_first:g} s plus one second for every {q.tokens_a_second:g} tokens "
-        f"written. Where a workflow has no model ({played_by_the_compiler()}) the compiler's rules take its place, without cost or faults."
+        f"Faults are correlated: with probability {q.family_fault:g} it is mistaken about a choice, and every program that makes this choice "
+        f"fails until a repair based on the report succeeds (probability {q.repair:g} each time); in addition, a program fails for its own "
+        f"reasons with probability {q.program_fault:g}. A call reads a median of {q.tokens_in:g} tokens and writes a median of "
+        f"{q.tokens_out:g} (lognormal, with standard deviations of the logarithm of {q.tokens_in_log:g} and {q.tokens_out_log:g}), at "
+        f"{1e6 * q.dollars_in:g} and {1e6 * q.dollars_out:g} dollars per million, and takes {q.seconds_first:g} s plus one second for every "
+        f"{q.tokens_a_second:g} tokens written. Where a workflow has no model ({played_by_the_compiler()}) the compiler's rules take its place, "
+        "without cost or faults."
     )
 
 

@@ -102,7 +102,7 @@ class _Waits(Exception):
 
 
 def edited(tree: Tree, script: ScriptReply, catalogue: Collection[str]) -> Edited:
-    """Carries out a script on a copy of the tree. Raises `Refused` if the script was written for another tree."""
+    """Runs a script on a copy of the tree. Raises `Refused` if the script was written for another tree."""
     if script.revision != tree.revision:
         raise Refused(f"- revision: the script is about revision {script.revision} of the tree, which is at {tree.revision} now.")
     work = _Work(Edited(tree.copy()), catalogue)

@@ -21,7 +21,7 @@ WORTH_PRODUCTS = 0.2  # minimum share of a kernel's floor that its products take
 FEWEST_SUMMED, WORTH_A_KIND = 4, 0.1  # minimum number of kernels, and share of their time with either kind of floor, at which kinds are summed
 WORTH_BUSY = 0.05  # minimum share of the device's time for which tensor cores are busy, at which the whole program is compared
 # Ratios of busy time to needed time at the rate of a large product, for tiles without padding. The rate is four fifths of the tensor cores' peak.
-# Medians over four and two kernels without padding of the programs in bench/results/agents-strong.tar.gz (H100, 2026-11-27).
+# Medians over the kernels without padding (four and two) in the programs of bench/results/agents-strong.tar.gz (H100, 2026-11-27).
 BY_WGMMA, BY_MMA = 0.85, 1.3
 
 

@@ -211,7 +211,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         when=far_from_floor,
         applies="sums, maxima or minima are accumulated at an index, and their terms are computed per element or per row",
         expectation="no write and read-back of the terms: each is accumulated into its element of the result as soon as it is computed",
-        forbidden="sums that must be identical in every run; thousands of terms for each of a few elements, whose atomics contend",
+        forbidden="sums that must be identical in every run; thousands of terms summed into each of a few elements, where atomics contend",
         references=("Fey and Lenssen, Fast graph representation learning with PyTorch Geometric, 2019 (arXiv 1903.02428)",),
         needs=r"index_add|index_put|index_reduce|scatter_add|scatter_reduce|segment|bincount",
     ),

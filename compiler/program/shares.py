@@ -55,7 +55,7 @@ class Shares:
         ]  # fmt: skip
 
     def is_own(self, group: Group) -> bool:
-        """Returns whether a kernel computes the group. Records the reason if a kernel could do so but the group is left to the library."""
+        """Returns whether a kernel computes the group. Records why a group is left to the library although a kernel could compute it."""
         if group.family:
             return True
         if group.space != "own kernel":

@@ -272,7 +272,7 @@ template <int COUNT> void registers_give() {}
 template <int COUNT> void registers_take() {}
 template <class T> void keep_whole(T&) {}
 
-// 16-bit products. Addresses in shared memory count from its beginning, which is aligned to 1024 bytes.
+// 16-bit products. Shared-memory addresses are relative to its start, which is aligned to 1024 bytes.
 inline size_t __cvta_generic_to_shared(const void* at) { return (const char*)at - emulated::shared_memory(); }
 template <int SIZE> void copy_bytes(void* into, const void* from, int inside) {
     if ((uintptr_t)into % SIZE || (inside && (uintptr_t)from % SIZE) || inside < 0 || inside > SIZE) {

@@ -1,8 +1,9 @@
 """A case of the set: one file with a task, a good program, and a replacement for one part that makes it faulty.
 
-A file is: header lines `# key: value`; the task; a line `# [program]`; the program. Within the program, lines `// [good]`, `// [faulty]`,
-`// [mended METHOD]` and `// [end]` (or with `#`) delimit alternative texts, and a variant keeps one of them. No variant contains the marker lines, so
-that no diagnosis can read them. `[mended METHOD]` is the faulty program after applying a method other than the one that undoes the fault.
+A file consists of header lines (`# key: value`), the task, a line `# [program]`, and the program. Within the program, lines `// [good]`,
+`// [faulty]`, `// [mended METHOD]` and `// [end]` (or with `#`) delimit alternative texts, and a variant keeps one of them. No variant contains the
+marker lines, so that no diagnosis can read them. `[mended METHOD]` is the faulty program after applying a method other than the one that undoes the
+fault.
 """
 
 from __future__ import annotations

@@ -269,8 +269,8 @@ class DeviceBytes:
 class Nvml:
     """Clocks, throttle reasons and driver version. A value is null if NVML is missing or does not provide it."""
 
-    # Throttle reasons that slow a measurement: power cap, hardware slowdown, temperature, and power brake. Idle (1) and applied clocks (2) do not
-    # slow it.
+    # Throttle reasons that slow a measurement: power cap, hardware slowdown, temperature, and power brake. Idle (1) and application
+    # clocks (2) are not reasons for slower calls.
     SLOWING = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
     REASONS = {0x4: "software power cap", 0x8: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}
 

@@ -150,8 +150,8 @@ def clock_finding(program: Side, eager: Side) -> str:
 
 
 def disturbed(sides: Sequence[Side], most: float) -> str:
-    """Reports when other work occupied the processors during more than a fraction `most` of these sides' calls; otherwise, returns an empty string.
-    If all sides are baselines, the host is responsible, since the programs are frozen during their calls."""
+    """Returns a message if other work occupied the processors during more than the fraction `most` of these sides' calls, or an empty string
+    otherwise. If all sides are baselines, the host is responsible, since the programs are frozen during their calls."""
     share = sum(side.laps.preempted for side in sides) / max(sum(side.laps.made for side in sides), 1)
     return f"this host is busy: other work took the processors in {share:.0%} of the calls" if share > most else ""
 

@@ -52,7 +52,7 @@ def grant_of(asker: Asker) -> TokenGrant | None:
 
 
 def teams_with(asker: Asker, right: Right = "view") -> QuerySet[Team]:
-    """Returns the teams in which the asker has the right."""
+    """Returns the teams in which the requester has the right."""
     user, grant = user_of(asker), grant_of(asker)
     if not user.is_authenticated or not user.is_active or (grant is not None and not grant.scopes & SCOPES[right]):
         return Team.objects.none()
@@ -63,8 +63,8 @@ def teams_with(asker: Asker, right: Right = "view") -> QuerySet[Team]:
 
 
 def rights_in(asker: Asker, team: Team | uuid.UUID | None) -> frozenset[str]:
-    """Returns all of the asker's rights in a team, using one query, or an empty set if the asker may not know that the team exists. `team` may be the
-    team or its id."""
+    """Returns all of the requester's rights in a team, using one query, or an empty set if the requester may not know that the team exists. `team`
+    may be the team or its id."""
     user, grant, pk = user_of(asker), grant_of(asker), getattr(team, "pk", team)
     if not user.is_authenticated or not user.is_active or (grant is not None and str(grant.team.pk) != str(pk)):
         return frozenset()
@@ -74,12 +74,12 @@ def rights_in(asker: Asker, team: Team | uuid.UUID | None) -> frozenset[str]:
 
 
 def has_right(asker: Asker, team: Team | uuid.UUID | None, right: Right) -> bool:
-    """Returns whether the asker has the right. `team` may be the team or its id."""
+    """Returns whether the requester has the right. `team` may be the team or its id."""
     return right in rights_in(asker, team)
 
 
 def require(asker: Asker, team: Team | uuid.UUID | None, right: Right) -> frozenset[str]:
-    """Returns the asker's rights. Raises `Http404` if the asker may not know that the team's objects exist, and `PermissionDenied` with an
+    """Returns the requester's rights. Raises `Http404` if the requester may not know that the team's objects exist, and `PermissionDenied` with an
     explanation if the role or the token does not grant the right."""
     rights = rights_in(asker, team)
     if "view" not in rights:
@@ -93,7 +93,7 @@ def require(asker: Asker, team: Team | uuid.UUID | None, right: Right) -> frozen
 
 
 def writable_teams(asker: Asker) -> list[Team]:
-    """Returns the teams in which the asker can create objects, with the current team first."""
+    """Returns the teams in which the requester can create objects, with the current team first."""
     teams = list(teams_with(asker, "act").order_by("name"))
     current = getattr(asker, "team", None)
     first = current.pk if current else user_of(asker).personal_team_id
@@ -101,8 +101,8 @@ def writable_teams(asker: Asker) -> list[Team]:
 
 
 def team_for(asker: Asker, team_id: str = "") -> Team:
-    """Returns the team to which a new object will belong, which is the requested team or else the current one. Raises `PermissionDenied` if the asker
-    may not create objects in it."""
+    """Returns the team to which a new object will belong, which is the requested team or else the current one. Raises `PermissionDenied` if the
+    requester may not create objects in it."""
     current = getattr(asker, "team", None) or (getattr(asker, "personal_team", None) if isinstance(asker, User) else None)
     for team in writable_teams(asker):
         if str(team.pk) == str(team_id or (current.pk if current else team.pk)):

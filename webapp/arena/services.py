@@ -67,8 +67,8 @@ def arenas_of(team: Team) -> QuerySet[Arena]:
 
 
 def arena_for(asker: Asker, arena_id: uuid.UUID, right: Right = "view") -> tuple[Arena, bool]:
-    """Returns the arena, and whether the asker may steer its runs. Raises `Http404` if the arena belongs to another team, and `PermissionDenied` if
-    the right is missing."""
+    """Returns the arena, and whether the requester may steer its runs. Raises `Http404` if the arena belongs to another team, and `PermissionDenied`
+    if the right is missing."""
     arena = Arena.objects.filter(pk=arena_id).select_related("team", "created_by").first()
     if arena is None:
         raise Http404("no such arena")

@@ -86,7 +86,7 @@ def flat(value: dict[str, Any], before: str = "") -> list[tuple[str, Any]]:
 
 
 def sides_of(request: HttpRequest) -> list[Side]:
-    """Returns the sides in the order of the URL, without duplicates. Raises `Http404` for a side that does not exist or that the asker may not
+    """Returns the sides in the order of the URL, without duplicates. Raises `Http404` for a side that does not exist or that the requester may not
     see."""
     keys = list(dict.fromkeys(key for key in request.GET.getlist("with") if key))[:MOST]
     return [side_of(request, key, LETTERS[at]) for at, key in enumerate(keys)]

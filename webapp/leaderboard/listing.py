@@ -29,7 +29,7 @@ class Place:
     """Restrictions on a list of results, in addition to the filters."""
 
     state: str = ""
-    task: str = ""  # the id of one of the asker's tasks, or the hash of a task's source
+    task: str = ""  # the id of one of the requester's tasks, or the hash of a task's source
     entry: str = ""
     run: str = ""  # the run to highlight
     text: str = ""
@@ -46,7 +46,7 @@ class Place:
 
 
 def visible(asker: Asker) -> QuerySet[Result]:
-    """Return the results that the asker may see: published results, those of their teams, and their own.
+    """Return the results that the requester may see: published results, those of their teams, and their own.
 
     People without an account see only published results of teams that have opened them to everybody.
     """

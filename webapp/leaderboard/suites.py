@@ -39,7 +39,7 @@ class Chosen:
 
 
 def choices(asker: Asker) -> list[Choice]:
-    """Return the suites that the asker may see, without their tasks."""
+    """Return the suites that the requester may see, without their tasks."""
     found = [Choice(suite.slug, suite.name, "imported", suite.count) for suite in _imported(asker).annotate(count=Count("tasks")) if suite.count]
     unique = sorted({choice.key: choice for choice in reversed(found)}.values(), key=lambda choice: natural(choice.name))
     if any(choice.key == LEVEL_3 for choice in unique):
@@ -49,7 +49,7 @@ def choices(asker: Asker) -> list[Choice]:
 
 
 def choose(asker: Asker, key: str) -> Chosen | None:
-    """Return the suite with its tasks, or None if the asker can see no such suite."""
+    """Return the suite with its tasks, or None if the requester can see no such suite."""
     if is_uuid(key):
         own = visible(asker).filter(pk=key).first()
         return Chosen(key, own.name, dict(own.tasks.values_list("sha", "name"))) if own else None
@@ -62,7 +62,7 @@ def choose(asker: Asker, key: str) -> Chosen | None:
 
 
 def visible(asker: Asker) -> QuerySet[Suite]:
-    """Return the suites created by teams: those of the asker's teams, those shared with everyone, and those that only the asker can see."""
+    """Return the suites created by teams: those of the requester's teams, those shared with everyone, and those that only the requester can see."""
     if not signed_in(asker):
         return Suite.objects.filter(visibility=EVERYONE, team__in=opened_teams())
     mine = Q(team__in=teams_with(asker)) & (~Q(visibility=PRIVATE) | Q(created_by=user_of(asker)))

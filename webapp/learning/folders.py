@@ -106,14 +106,14 @@ def is_used() -> bool:
 
 
 def trainings_for(request: Request) -> list[Training]:
-    """Returns the training runs that the asker may see, most recently written first. Raises `Problem` if the directory cannot be read."""
+    """Returns the training runs that the requester may see, most recently written first. Raises `Problem` if the directory cannot be read."""
     mine = set(teams_with(request).values_list("slug", flat=True))
     found = (_training(name, folder) for name, folder in _folders(settings.LEARNING_DIR))
     return sorted((one for one in found if not one.team or one.team in mine), key=lambda one: (-one.written, one.name))
 
 
 def training_for(request: Request, name: str) -> Training:
-    """Returns the training run with this name. Raises `Http404` if the asker may see no such run."""
+    """Returns the training run with this name. Raises `Http404` if the requester may see no such run."""
     try:
         found = next((one for one in trainings_for(request) if one.name == name), None)
     except Problem:
@@ -124,7 +124,7 @@ def training_for(request: Request, name: str) -> Training:
 
 
 def shows_rollouts(request: Request, training: Training) -> bool:
-    """Returns whether the asker may see the rollouts. An unreadable run.json means that the owner is unknown."""
+    """Returns whether the requester may see the rollouts. An unreadable run.json means that the owner is unknown."""
     if training.team:
         return True
     return training.problem is None and not User.objects.exclude(pk=request.user.pk).exists()

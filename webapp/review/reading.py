@@ -23,7 +23,8 @@ EXCERPT = 160  # number of characters shown of a thread's first comment
 
 
 def reads(asker: Asker, run: Run) -> bool:
-    """Returns whether the asker may read comments. Comments belong to the team. A published run shows everyone its verdicts, but not its comments."""
+    """Returns whether the requester may read comments. Comments belong to the team. A published run shows everyone its verdicts, but not its
+    comments."""
     share = share_of(asker)
     return share.comments if share else has_right(asker, run.team_id, "view")
 

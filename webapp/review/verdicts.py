@@ -22,7 +22,7 @@ class VerdictRefused(ValueError):
 
 
 def may_retract(asker: Asker, run: Run) -> bool:
-    """Returns whether the asker may give or withdraw "retracted". The team's owners may, and so may the person who started the run while still a
+    """Returns whether the requester may give or withdraw "retracted". The team's owners may, and so may the person who started the run while still a
     member."""
     return has_right(asker, run.team_id, "own") or (run.created_by_id == user_of(asker).pk and has_right(asker, run.team_id, "act"))
 

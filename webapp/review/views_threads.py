@@ -43,7 +43,7 @@ def refusals_as_json(view: Callable[..., HttpResponse]) -> Callable[..., HttpRes
 
 
 def thread_for(request: Request, run_id: uuid.UUID, thread_id: int, right: Right = "view") -> Thread:
-    """Returns a thread that still has visible comments. Raises `Http404` if the asker may not read the team's comments."""
+    """Returns a thread that still has visible comments. Raises `Http404` if the requester may not read the team's comments."""
     run, _ = run_for(request, run_id, right)
     if not reading.reads(request, run):
         raise Http404("no such thread")

@@ -14,7 +14,7 @@ from webapp.runs.models import Run
 
 
 def visible_runs(asker: Asker) -> QuerySet[Run]:
-    """Return the runs that the asker may see: those of their teams, and published ones. A guest with a share link sees only the shared run."""
+    """Return the runs that the requester may see: those of their teams, and published ones. A guest with a share link sees only the shared run."""
     if share := share_of(asker):
         return Run.objects.filter(pk=share.run_id)
     if not user_of(asker).is_authenticated:
@@ -23,11 +23,10 @@ def visible_runs(asker: Asker) -> QuerySet[Run]:
 
 
 def run_for(asker: Asker, run_id: uuid.UUID | str, right: Right = "view") -> tuple[Run, bool]:
-    """Return the run and whether the asker may steer it ("act").
+    """Return the run and whether the requester may steer it ("act").
 
-    `asker` is a person, or a request with its token if there is one. Raises `Http404` if the asker may not see the run, which hides that it exists,
-    and `PermissionDenied` with an explanation if the asker may see the run but lacks the right.
-    """
+    `asker` is a person, or a request with its token if there is one. Raises `Http404` if the requester may not see the run, so that its existence
+    stays hidden, and `PermissionDenied` with an explanation if the requester may see the run but lacks the right."""
     run = Run.objects.select_related("task", "team").filter(pk=run_id).first()
     if run is None:
         raise Http404("no such run")

@@ -234,8 +234,8 @@ def _aligned(network: Network, names: list[list[str]]) -> Passes | None:
 
 
 def _same_role(network: Network, found: Passes, place: dict[str, tuple[int, int]], at: int, column: list[str]) -> bool:
-    """Returns whether an operand is the same in all passes: a value of the same pass, of the previous one, or an outside tensor that moves on
-    evenly."""
+    """Returns whether an operand is the same in all passes: a value from the same pass or the previous one, or an outside tensor that advances by a
+    constant stride."""
     bases = [network.base(name) for name in column]
     own = [place.get(base) for base in bases]
     if len({_kind(network, name) for name in column}) > 1:

@@ -10,7 +10,7 @@ from compiler.families.stepped.passes import Stack
 
 @dataclass(frozen=True)
 class Slot:
-    """Shared memory for a value: `width` floats a row, with rows at a distance of `pitch`."""
+    """Shared memory for a value: `width` floats per row, with rows `pitch` floats apart."""
 
     name: str
     width: int

@@ -1,4 +1,4 @@
-"""Kinds of findings in requests that were rebuilt from recorded runs and read again: each with the text that removes it."""
+"""Kinds of faults that were found in requests rebuilt from recorded runs, each with the text that fixes it."""
 
 from __future__ import annotations
 

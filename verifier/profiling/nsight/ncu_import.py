@@ -107,7 +107,7 @@ def attach(kernels: list[KernelProfile], launches: list[Launch]) -> list[KernelP
 
 
 def kernels_of(launches: list[Launch], own: Callable[[str], bool]) -> list[KernelProfile]:
-    """Builds the kernels of a call from these launches alone, longest first. Times are those of the replay."""
+    """Builds the kernels of a call from these launches alone, longest first. Times are measured during the replay."""
     groups: dict[tuple[Any, ...], list[Launch]] = {}
     for launch in launches:
         groups.setdefault((launch.kernel, launch.grid, launch.block), []).append(launch)

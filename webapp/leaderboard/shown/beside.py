@@ -21,7 +21,8 @@ class Beside:
 
 
 def beside(asker: Asker, filters: Filters, asked: str) -> Beside:
-    """Return the suites requested by key, or the first available ones if none is requested. Keys of suites that the asker may not see are ignored."""
+    """Return the suites requested by key, or the first available ones if none is requested. Keys of suites that the requester may not see are
+    ignored."""
     there = {choice.key: choice for choice in choices(asker)}
     keys = [key for key in dict.fromkeys(asked.split(SEPARATOR)) if key in there] or list(there)
     boards = [board(asker, replace(filters, suite=key)) for key in keys[:MOST]]
