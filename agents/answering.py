@@ -168,7 +168,7 @@ def _open_fence(text: str) -> bool:
 
 
 def forms_in(text: str) -> set[str]:
-    """Returns the kinds of reply that a text could represent."""
+    """Returns the kinds of reply that a piece of text could represent."""
     found = set()
     if re.search(r"\bclass\s+ModelNew\b", text) or "<<<<<<< SEARCH" in text:
         return {PROGRAM}

@@ -94,8 +94,8 @@ class Interval(BaseModel):
 
 
 class Comparison(BaseModel):
-    """The program against one baseline, interleaved in random ABBA blocks. Over several pairs of processes, times and ratio are geometric means. Both
-    exclude the variation that is common to whole turns (`intervals.without_turns`), so the ratio is the quotient of the times."""
+    """The program against one baseline, interleaved in random ABBA blocks. Over several pairs of processes, the times and the ratio are geometric
+    means. Both exclude the variation that is common to whole turns (`intervals.without_turns`), so the ratio is the quotient of the times."""
 
     baseline: Baseline | Rival
     speedup: Interval

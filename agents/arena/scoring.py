@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 DRAWS = 2000
-INTERVAL = "95 % percentile bootstrap over tasks, and over seeds within a task"
+INTERVAL = "95 % percentile-bootstrap interval over tasks, and over seeds within a task"
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class KernelFloor:
 
     @property
     def compares(self) -> bool:
-        """Whether products are so large a part of the floor that the use of tensor cores is compared with them."""
+        """Whether products account for enough of the floor to compare the use of tensor cores with them."""
         return self.products_ms > 0 and self.products_ms >= WORTH_PRODUCTS * self.ms
 
 

@@ -102,7 +102,7 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
     return source.length > most || new Blob([source]).size > most;
   }
 
-  // The server would refuse it and could not show the typed text again.
+  // The server would refuse it and could not show what was typed again.
   form.addEventListener("submit", (event) => {
     if (!tooLarge(editor.text())) return;
     event.preventDefault();

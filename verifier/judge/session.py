@@ -294,7 +294,7 @@ class ReferenceSession:
         return values if vary(distribution, values.tensors, within, generator) else None
 
     def redraw(self, seed: int, vary: int | None = None) -> list[torch.Tensor]:
-        """Constructs the task's model again with other weights and returns them. `vary` is as in `verifier.parties.initialising.constructed`."""
+        """Rebuilds the task's model with different weights and returns these weights. `vary` is as in `verifier.parties.initialising.constructed`."""
         self._check()
         self.exact = None
         answer = self.party.ask("redraw", {"seed": seed, "vary": vary}, self.limits.load).message

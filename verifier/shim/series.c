@@ -11,8 +11,9 @@
  * have been copied. Lead-in calls look the same as counted ones, and the party is not told which is which.
  *
  * With a GPU both sides spin, and the judge's own timestamps give the time. On the CPU device they sleep on a futex, since a judge that spins takes a
- * processor from the program; there the party's clock is the finer one, and the judge's clock confirms it. A flush takes milliseconds there, in which
- * two processes differ by more than a short call takes. Therefore the judge reads its clock when the inputs are unmasked, before the flush begins:
+ * processor from the program; there the party's clock is the finer one, and the judge's clock confirms it. A flush takes milliseconds there, and its
+ * time differs between two processes by more than a short call takes. Therefore the judge reads its clock when the inputs are unmasked, before the
+ * flush begins:
  * what a program does earlier is charged, and the flush, which is native code of ours, is not. */
 #define _GNU_SOURCE
 #include "clock.h"

@@ -33,8 +33,8 @@ class Pair:
         return [self.program, *self.baselines]
 
     def claim_unseen(self) -> bool:
-        """Returns whether the program seems so much faster that the judge's clock should confirm it, but this clock is still too unsteady. More calls
-        make it steadier."""
+        """Returns whether the program seems fast enough to need confirmation by the judge's clock while that clock is still too unsteady to give it.
+        More calls make it steadier."""
         program, eager = self.program, self.baselines[0]
         return claims(program, eager) and unsteady(eager) > middle(eager.laps.inner) - middle(program.laps.inner)
 

@@ -45,7 +45,7 @@ class Step:
 
     @property
     def cells(self) -> list[tuple[float | None, list[Kernel], bool, int]]:
-        """Returns for each side: milliseconds per call, the kernels, whether the side is the fastest, and how many times its plan contains the
+        """Returns, for each side, the milliseconds per call, the kernels, whether the side is the fastest, and how many times its plan contains the
         step."""
         totals = [self.total(at) if kernels else None for at, kernels in enumerate(self.kernels)]
         known = [value for value in totals if value is not None]

@@ -87,7 +87,7 @@ def figure(value: Any) -> float | None:
 
 
 def text(value: Any, most: int = 1 << 20) -> str:
-    """Returns a string that a page can contain, and "" for anything else."""
+    """Returns the value if it is a string that a page can contain, or "" otherwise."""
     return HALF.sub("\N{REPLACEMENT CHARACTER}", value[:most]) if isinstance(value, str) else ""
 
 

@@ -17,7 +17,7 @@ Event = dict[str, Any]
 
 
 def condense(lines: Iterable[tuple[int, str, str]]) -> list[str]:
-    """Return the events as JSON texts, given `(seq, kind, event as JSON)` in order.
+    """Return the events as JSON strings, given `(seq, kind, event as JSON)` in order.
 
     The pieces of a message become one event at the position of the first piece. If the message also ends within the stretch, its text is a preview
     with the `characters` and `newlines` of the full text. Any other string of more than `PREVIEW` characters is cut, and `cut` records {field:

@@ -1,4 +1,4 @@
-"""The processors assigned to a GPU's judge and parties: each GPU gets a part of the host, with four processors on which sides are timed."""
+"""The processors assigned to a GPU's judge and parties: each GPU gets a share of the host, including four processors for timing."""
 
 import os
 from types import SimpleNamespace
