@@ -12,6 +12,7 @@ Arithmetic = Literal["fp32", "3xtf32", "tf32", "half"]
 ANNOUNCED = (  # (our field, the verifier's name for it); if a field occurs twice, the later entry wins because it is measured
     ("bandwidth_gbs", "bandwidth_gbs"), ("bandwidth_gbs", "stream_gbs"), ("fp32_gflops", "fp32_gflops"), ("fp32_gflops", "fp32_product_gflops"),
     ("tf32_gflops", "tf32_gflops"), ("half_gflops", "bf16_gflops"), ("units", "multiprocessors"), ("cache_bytes", "l2_bytes"),
+    ("cache_gbs", "cache_gbs"),
 )  # fmt: skip
 
 
@@ -28,6 +29,7 @@ class DeviceFigures(BaseModel):
     half_gflops: float = 0.0  # the same for bf16 or fp16 operands; 0 means the TF32 rate
     units: int  # CPU threads, or streaming multiprocessors
     cache_bytes: int  # the largest cache that all units share
+    cache_gbs: float = 0.0  # its bandwidth for reads and writes combined; 0 means unknown
     launch_us: float  # one kernel launch, or one parallel region
     unit_cache_bytes: int  # L2 cache of a core, or shared memory of a multiprocessor
     capability: tuple[int, int] | None = None  # compute capability of a GPU, or None if unknown

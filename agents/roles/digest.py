@@ -116,6 +116,10 @@ def own_error(admission: Admission) -> list[str]:
     return [f"{said}."]
 
 
+def cache_rate(figures: DeviceFigures) -> str:
+    return f", {figures.cache_gbs:,.0f} GB/s by a plain copy within it" if figures.cache_gbs else ""
+
+
 def device_text(figures: DeviceFigures) -> str:
     cpu = figures.kind == "cpu"
     capability = " of compute capability {}.{}".format(*figures.capability) if figures.capability else ""
@@ -124,7 +128,7 @@ def device_text(figures: DeviceFigures) -> str:
             f"- {figures.name}, {figures.units} {'threads' if cpu else 'multiprocessors'}{capability}",
             f"- memory: {figures.bandwidth_gbs:.0f} GB/s, reads and writes together",
             f"- arithmetic: {figures.fp32_gflops:.0f} GFLOP/s on fp32 units{tensor_cores(figures)}",
-            f"- cache shared by all: {size(figures.cache_bytes)}; "
+            f"- cache shared by all: {size(figures.cache_bytes)}{cache_rate(figures)}; "
             + (
                 f"L2 of a core: {size(figures.unit_cache_bytes)}"
                 if cpu

@@ -268,7 +268,7 @@ class CudaDevice(Device):
         found = cuda_rates.kept(path)
         if not found:
             try:
-                found = cuda_rates.rates(self._torch, self.torch_device, self.free_bytes() or 0)
+                found = cuda_rates.rates(self._torch, self.torch_device, self.free_bytes() or 0, self.facts.l2_bytes)
             except RuntimeError:
                 return {}  # `check` reports what is wrong
             if found.get("stream_gbs", 0.0) > cuda_rates.BELIEVABLE * (self.facts.bandwidth or 0.0) / 1e9:

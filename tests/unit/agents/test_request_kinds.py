@@ -258,3 +258,12 @@ def test_the_short_kernels_of_a_program_are_named():
     found.report.kernels = [Kernel(name=f"k{n}", calls=1, ms=1.0 / (n + 1), share=0.05, own=n != 20) for n in range(24)]
     said = "\n".join(measured.kernel_times(found.report, None))
     assert "- 8 more (own: k16, k17, k18, k19, k21, k22, ...): " in said
+
+
+# Rates of the device
+
+
+def test_the_bandwidth_of_the_cache_is_given_where_it_was_measured():
+    assert "- cache shared by all: 52.4 MB; " in digest.device_text(H200)
+    known = DeviceFigures.of({"device": "cuda:0", "cache_gbs": 5512.4})
+    assert "- cache shared by all: 52.4 MB, 5,512 GB/s by a plain copy within it; " in digest.device_text(known)
