@@ -11,6 +11,7 @@ BY_LITTLE = "A result lies outside its error bound, by little"
 DIFFERENT = "The program computes something different from the model"
 NUMBER = r"-?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan)"
 SHOWN = re.compile(rf": ({NUMBER}) instead of ({NUMBER})")  # the first wrong element, as `judge` words it
+STATE = "was not updated as the task does"  # as `verifier.correctness.moved_state` words it
 COUNT = re.compile(r"([\d,]+) of ([\d,]+) elements? (?:is|are) off")
 
 
@@ -25,9 +26,12 @@ def wrong_result_text(report: Report) -> str:
     if off is None or not off <= CHAOTIC:
         return DIFFERENT
     wrong = f", in {found[1]} of {found[2]} elements" if (found := COUNT.search(detail)) else ""
+    first = "check the order and the width of the sums that lead to it first"
+    if STATE in detail:  # outputs are held against fp64, but the state after many calls against eager's
+        first = "it is compared with eager PyTorch's, so more precise sums need not be closer: compute what leads to it as eager does"
     return (
         f"{BY_LITTLE}: {off:.1e} of its value{wrong}. Rounding that cancellation or a short sum magnifies looks like that (a variance of two nearly "
-        "equal numbers, for example), and so does a small defect; check the order and the width of the sums that lead to it first"
+        f"equal numbers, for example), and so does a small defect; {first}"
     )
 
 
