@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from agents.payloads import CandidateProposed, Plan, PlanEdited, PlanProposed, PlanStep
+from agents.payloads import CandidateProposed, PlanEdited, PlanPayload, PlanProposed, PlanStep
 from verifier.report import Kernel
 from webapp.compare.sides import Side
 from webapp.runs.models import Candidate
@@ -82,7 +82,7 @@ def plan_of(side: Side) -> list[PlanStep]:
     steps: list[PlanStep] = []
     for event in events:
         match event.body:
-            case Plan(steps=planned):
+            case PlanPayload(steps=planned):
                 steps = planned
             case CandidateProposed(candidate=number) if side.candidate is not None and number == side.candidate.number:
                 break
