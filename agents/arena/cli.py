@@ -17,7 +17,7 @@ from agents.choices.workflows import SEARCHES
 from agents.settings import Budget
 
 if TYPE_CHECKING:
-    from agents.arena.scoring import Row
+    from agents.arena.scoring import FinishedRun
 
 T = TypeVar("T")
 
@@ -96,7 +96,7 @@ async def run(args: argparse.Namespace, workflows: list[str], seeds: list[int], 
     try:
         environment = (await client.ready()).model_dump(mode="json")
 
-        def on_row(rows: list[Row], waiting: list[str]) -> None:
+        def on_row(rows: list[FinishedRun], waiting: list[str]) -> None:
             report.write(args.out, *report.of_runs(contest, rows, waiting, environment, time.monotonic() - begun))
             if rows:
                 say_row(rows[-1])
