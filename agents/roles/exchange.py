@@ -8,7 +8,7 @@ from typing import TypeVar
 from agents.events import Agent
 from agents.llm.messages import Message, Reply, Request
 from agents.roles.prompts import prompt
-from agents.roles.replies import FORMS, Refused
+from agents.roles.replies import FORMS, UnusableReply
 from agents.roles.situation import Unusable
 from agents.span import Span
 
@@ -32,7 +32,7 @@ async def converse(span: Span, agent: Agent, profile: str, purpose: str, values:
         reply = await span.ask(agent, profile, Request(messages=messages, purpose=sent_as))
         try:
             return read(reply)
-        except Refused as refused:
+        except UnusableReply as refused:
             problem = str(refused)
         left = REPLIES - 1 - number
         if number < REPLIES:

@@ -16,7 +16,7 @@ PROBLEMS_SHOWN = 6
 NEAR = 60  # number of characters shown around a JSON error
 
 
-class Refused(ValueError):
+class UnusableReply(ValueError):
     """Raised if a reply cannot be used; the message is shown to the model that wrote the reply."""
 
 
@@ -140,7 +140,7 @@ def parse(reply: Reply, schema: type[T]) -> T:
     try:
         return schema.model_validate(value)
     except ValidationError as error:
-        raise Refused(f"The JSON does not fit:\n{said(error)}") from None
+        raise UnusableReply(f"The JSON does not fit:\n{said(error)}") from None
 
 
 def find_object(reply: Reply, keys: tuple[str, ...]) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def find_object(reply: Reply, keys: tuple[str, ...]) -> dict[str, Any]:
     last one that has any of `keys`."""
     text = reply.text
     if not text.strip():
-        raise Refused("The reply is empty." + cut_off(reply))
+        raise UnusableReply("The reply is empty." + cut_off(reply))
     found: list[dict[str, Any]] = []
     errors: list[str] = []
     for candidate in (*fences(text), text):
@@ -160,8 +160,8 @@ def find_object(reply: Reply, keys: tuple[str, ...]) -> dict[str, Any]:
         if found:
             return found[-1]
     if errors:
-        raise Refused(f"The JSON cannot be read: {errors[0]}{cut_off(reply)}")
-    raise Refused(f"There is no JSON object with the keys {', '.join(keys)} in the reply.{cut_off(reply)}")
+        raise UnusableReply(f"The JSON cannot be read: {errors[0]}{cut_off(reply)}")
+    raise UnusableReply(f"There is no JSON object with the keys {', '.join(keys)} in the reply.{cut_off(reply)}")
 
 
 def cut_off(reply: Reply) -> str:

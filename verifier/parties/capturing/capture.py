@@ -23,7 +23,7 @@ from verifier.graph import Capture, Graph, Node
 from verifier.parties.capturing.calling import FlatCall, forward_arguments, rebuild
 from verifier.parties.capturing.cutting import Cutter
 from verifier.parties.capturing.exporting.export import export
-from verifier.parties.capturing.loop_nodes import Refused
+from verifier.parties.capturing.loop_nodes import LoopRefused
 from verifier.parties.capturing.outside import counts
 from verifier.parties.capturing.reading import frame_file, read_graph
 from verifier.parties.capturing.reasons import line_of, reason
@@ -136,7 +136,7 @@ def captured(model: torch.nn.Module, inputs: list[Any], plain: PlainState, sourc
                 with found.named():
                     return found.written_out(exported(model, found.forward(), args, kwargs, plain))
             break
-        except Refused as error:  # retry without this loop
+        except LoopRefused as error:  # retry without this loop
             refused[error.place] = str(error)
             plain.restore()
         except Exception:  # an exporter may raise anything; the pass-by-pass export below either succeeds or yields the reason
