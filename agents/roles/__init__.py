@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from agents.choices.workflows import WORKFLOWS
 from agents.ports import KnownModels, ModelPort
-from agents.roles.situation import Advice, Attempt, Coder, Edit, Plan, Planner, Roles, Situation, Verifier
+from agents.roles.situation import Advice, Attempt, Coder, Edit, Plan, Planner, Roles, Situation, VerifierRole
 from agents.settings import Settings
 from agents.span import Ended
 
@@ -56,7 +56,7 @@ def coder_for(settings: Settings) -> Coder:
     return LlmCoder(settings.coder, pair=settings.coder_mode == "frontend+mid-end")
 
 
-def verifier_for(settings: Settings) -> Verifier:
+def verifier_for(settings: Settings) -> VerifierRole:
     if settings.judge != BUILT_IN:
         from agents.roles.llm_verifier import LlmVerifier
 
