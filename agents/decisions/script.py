@@ -102,7 +102,7 @@ class _Waits(Exception):
 
 
 def edited(tree: Tree, script: ScriptReply, catalogue: Collection[str]) -> Edited:
-    """Carries out a script on a copy of the tree. Raises `Refused` if the script was written for another tree."""
+    """Carries out a script on a copy of the tree. Raises `UnusableReply` if the script was written for another tree."""
     if script.revision != tree.revision:
         raise UnusableReply(f"- revision: the script is about revision {script.revision} of the tree, which is at {tree.revision} now.")
     work = _Work(Edited(tree.copy()), catalogue)
@@ -122,8 +122,8 @@ def edited(tree: Tree, script: ScriptReply, catalogue: Collection[str]) -> Edite
 
 
 def usable(found: Edited) -> Edited:
-    """Returns its argument. If the script had operations but none could be carried out, raises `Refused` with all explanations, so that its author
-    can fix it."""
+    """Returns its argument. If the script had operations but none could be carried out, raises `UnusableReply` with all explanations, so that its
+    author can fix it."""
     if found.left_out and not found.kept:
         raise UnusableReply("\n".join(f"- {sentence}" for sentence in found.left_out))
     return found

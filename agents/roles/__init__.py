@@ -9,7 +9,7 @@ from agents.roles.situation import Advice, Attempt, Coder, Edit, Plan, Planner, 
 from agents.settings import Settings
 from agents.span import Ended
 
-__all__ = ["Advice", "Attempt", "Coder", "Edit", "Plan", "Planner", "Roles", "Situation", "Verifier", "impossible", "roles_for"]
+__all__ = ["Advice", "Attempt", "Coder", "Edit", "Plan", "Planner", "Roles", "Situation", "VerifierRole", "impossible", "roles_for"]
 
 BUILT_IN = "built-in"
 

@@ -110,7 +110,7 @@ def unfolded(source: str) -> str:
 
 def read_program(reply: Reply, task_source: str, present: str | None, shown: Shortened | None = None) -> Written:
     """Return the program that a reply describes. `present` is the existing program that the reply may edit, and `shown` is the text that the model
-    saw, if parts of it were left out. Raises `Refused`."""
+    saw, if parts of it were left out. Raises `UnusableReply`."""
     text = reply.text
     if not text.strip():
         raise UnusableReply("The reply is empty." + cut_off(reply))
@@ -193,7 +193,7 @@ def fences(text: str) -> tuple[list[tuple[str, str]], int | None]:
 
 
 def find_swaps(text: str) -> list[Swap]:
-    """Return the search/replace blocks in order. Raises `Refused` for an incomplete block."""
+    """Return the search/replace blocks in order. Raises `UnusableReply` for an incomplete block."""
     swaps: list[Swap] = []
     state, begun = "", 0
     search: list[str] = []
@@ -276,7 +276,7 @@ def nearest(program: str, search: str) -> str:
 
 
 def checked(source: str) -> str:
-    """Return a source that parses and defines ModelNew, with the build helper inserted. Raises `Refused` otherwise."""
+    """Return a source that parses and defines ModelNew, with the build helper inserted. Raises `UnusableReply` otherwise."""
     source = source.replace("\r\n", "\n").strip("\n") + "\n"
     if len(source) > MAX_PROGRAM:
         raise UnusableReply(f"The program has {len(source):,} characters; more than {MAX_PROGRAM:,} are not taken.")

@@ -21,7 +21,7 @@ SHOWN_REPLY = 24_000  # maximum length, in characters, of a reply that is sent b
 async def converse(span: Span, agent: Agent, profile: str, purpose: str, values: Mapping[str, str], read: Callable[[Reply], T]) -> T:
     """Returns the result of calling `read` on the model's reply to the prompt named `purpose`. `values` may contain more than the prompt's variables.
 
-    `read` raises `Refused` for an unusable reply. Raises `Unusable` after the last correction, and `OutOfBudget` before a call that exceeds the
+    `read` raises `UnusableReply` for an unusable reply. Raises `Unusable` after the last correction, and `OutOfBudget` before a call that exceeds the
     budget.
     """
     asked = prompt(purpose)

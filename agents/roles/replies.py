@@ -1,4 +1,4 @@
-"""Models' replies: strict schemas, and the extraction of JSON from a reply. `Refused` tells the model exactly what is wrong and where."""
+"""Models' replies: strict schemas, and the extraction of JSON from a reply. `UnusableReply` tells the model exactly what is wrong and where."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ FORMS = {  # the form of reply to request again, keyed by the prompt's `reply`
 
 
 def parse(reply: Reply, schema: type[T]) -> T:
-    """Returns the validated object in a reply. Raises `Refused`, listing each problem and its location."""
+    """Returns the validated object in a reply. Raises `UnusableReply`, listing each problem and its location."""
     value = find_object(reply, tuple(schema.model_fields))
     try:
         return schema.model_validate(value)

@@ -106,6 +106,16 @@ def test_no_folder_holds_more_files_than_one_can_look_over(package):
     assert crowded == {}
 
 
+ONE_MEANING = ("Plan", "Row", "Kernel", "Refused", "Verifier")  # other classes have these nouns as the end of a longer name
+
+
+@pytest.mark.parametrize("noun", ONE_MEANING)
+def test_an_ambiguous_noun_names_one_class(noun):
+    packages = ("webapp", "agents", "compiler", "verifier", "stitchwork")
+    definition = re.compile(rf"^\s*class {noun}\b", re.MULTILINE)
+    assert len([path for package in packages for path in sources(package) for _ in definition.finditer(path.read_text())]) == 1
+
+
 EXECUTING_NAMES = {"exec", "eval", "__import__"}
 EXECUTING_ATTRIBUTES = {
     ("importlib", "import_module"),

@@ -151,7 +151,7 @@ async def _say(send: Send, text: str) -> None:
 
 
 async def _check(scope: Message, run: uuid.UUID, first: bool = False) -> None:
-    """Raise `Refused` if the caller is not authenticated, or is not (or no longer) allowed to see the run."""
+    """Raise `CallRefused` if the caller is not authenticated, or is not (or no longer) allowed to see the run."""
     await in_thread(_allowed)(scope, run, first)
 
 

@@ -52,7 +52,8 @@ def test_kernels_of_one_operator_are_added_up():
 def test_copies_and_fills_are_no_launches_and_parts_of_launches_are_told():
     found = passed()
     found.report.kernels = [
-        ObservedKernel(name="Memcpy DtoH", calls=41, ms=0.0923, share=0.5, own=False), ObservedKernel(name="Memset", calls=1, ms=0.011, share=0.1, own=False),
+        ObservedKernel(name="Memcpy DtoH", calls=41, ms=0.0923, share=0.5, own=False),
+        ObservedKernel(name="Memset", calls=1, ms=0.011, share=0.1, own=False),
         ObservedKernel(name="gemm", calls=20.3, ms=0.4082, share=0.4, own=False),
     ]  # fmt: skip
     said = "\n".join(measured.kernel_times(found.report, None))

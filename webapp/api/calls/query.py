@@ -30,7 +30,7 @@ def strict(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check(given: Iterable[str], known: list[str]) -> None:
-    """Raise `Refused` for unknown names."""
+    """Raise `CallRefused` for unknown names."""
     hint = f"Known here: {', '.join(known)}." if known else "This operation takes none."
     faults = [Fault(where=f"query.{name[:100]}", message="there is no such parameter", hint=hint) for name in sorted(set(given) - set(known))]
     if faults:
