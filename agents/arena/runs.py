@@ -17,7 +17,7 @@ from agents.payloads import RunFinished, RunPaused, RunResumed
 from agents.ports import ModelPort
 from agents.projection import Summary
 from agents.results import write_results
-from agents.roles import roles_for
+from agents.roles.casting import roles_for
 from agents.run import Engine
 from agents.settings import Budget, Settings
 from agents.steering import control

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from agents.roles import impossible
+from agents.roles.casting import impossible
 from agents.settings import Settings
 from verifier.program import Program
 from verifier.source import SourceError
