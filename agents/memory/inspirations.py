@@ -111,7 +111,7 @@ def operators_of(situation: Situation) -> list[str]:
 def signature(graph: Graph | None) -> list[str]:
     """Describes a graph by its operators and by "a > b" for each operator b that reads the output of a. The more entries two graphs have in common,
     the more similar they are."""
-    from compiler.graph.values import refs
+    from compiler.graph.values import refs  # command lines name inspirations' folders without the compiler, which takes seconds to load
     from compiler.planning.plan import word
 
     if graph is None:

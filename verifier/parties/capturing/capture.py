@@ -20,7 +20,7 @@ import torch
 from verifier.float8 import narrowed, wide
 from verifier.gathering import gathered_bytes
 from verifier.graph import Capture, Graph, Node
-from verifier.parties.capturing.calling import FlatCall, forward_arguments, rebuild
+from verifier.parties.capturing.calling import FlatCall, described, forward_arguments, rebuild
 from verifier.parties.capturing.cutting import Cutter
 from verifier.parties.capturing.exporting.export import export
 from verifier.parties.capturing.loop_nodes import LoopRefused
@@ -205,7 +205,6 @@ def held(plain: PlainState, name: str) -> Any:
 
 def results(model: torch.nn.Module, inputs: list[Any], other: bool) -> list[torch.Tensor]:
     """Returns the model's result tensors for copies of `inputs`, or for other inputs with the same shapes, always with the same seed."""
-    from verifier.parties.capturing.calling import described
 
     def changed(tensor: torch.Tensor) -> torch.Tensor:
         return narrowed(wide(tensor) * 0.5, tensor.dtype) if other and tensor.is_floating_point() else tensor.clone()
