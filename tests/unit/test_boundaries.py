@@ -251,6 +251,15 @@ def test_long_sql_stands_in_files_of_its_own():
     assert [found for path in sources("webapp") if "migrations" not in path.parts for found in long_statements(path)] == []
 
 
+WITHOUT_REASON = re.compile(r"# type: ignore(?!\[[\w, -]+\]  # \S)")
+
+
+@pytest.mark.parametrize("package", PRODUCT)
+def test_an_ignored_type_names_its_rule_and_says_why(package):
+    lines = ((path, number, line) for path in sources(package) for number, line in enumerate(path.read_text().splitlines(), start=1))
+    assert [f"{path.relative_to(ROOT)}:{number}" for path, number, line in lines if WITHOUT_REASON.search(line)] == []
+
+
 def test_mypy_leaves_no_module_out():
     overrides = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["overrides"]
     assert [override["module"] for override in overrides if override.get("ignore_errors")] == []

@@ -290,7 +290,7 @@ def _either(item: ast.For, key: int, text: str) -> list[ast.stmt]:
     for statement in made:
         for node in ast.walk(statement):
             if "lineno" in node._attributes:
-                node.lineno = node.end_lineno = item.lineno  # type: ignore[attr-defined]
+                node.lineno = node.end_lineno = item.lineno  # type: ignore[attr-defined]  # these nodes have a place
     assert isinstance(made[1], ast.If)
     made[1].orelse = [item]
     return made
