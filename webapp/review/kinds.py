@@ -92,11 +92,6 @@ def RESOLVED(notification: Notification) -> str:
     return f"{_who(notification)} {'resolved' if thread and thread.resolved_at else 'reopened'} the thread {_where(notification)}"
 
 
-@kind("shared", "someone shares a run I started by a link")
-def SHARED(notification: Notification) -> str:
-    return f"{_who(notification)} shared the run by a link"
-
-
 def _who(notification: Notification) -> str:
     return notification.actor.username if notification.actor else "Somebody"
 

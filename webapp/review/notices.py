@@ -52,11 +52,6 @@ def of_verdict(verdict: Verdict, by: User) -> None:
     verdict_given.send(sender=None, verdict=verdict, told=people - {by.pk})
 
 
-def of_share(run: Run, by: User) -> None:
-    """Notifies the person who started the run."""
-    _tell(dict.fromkeys([run.created_by_id] if run.created_by_id else [], kinds.SHARED.name), run.team, actor=by, run=run)
-
-
 def of_event(run: Run, kind: kinds.Kind, detail: dict[str, Any], people: Iterable[int]) -> None:
     """Notifies people of an event that has no actor: the end of a run, or a baseline that has overtaken its result."""
     _tell(dict.fromkeys(people, kind.name), run.team, actor=None, run=run, detail=detail)

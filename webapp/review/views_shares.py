@@ -12,8 +12,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from webapp.accounts.access import user_of
-from webapp.review import guests, notices, shares
+from webapp.review import guests, shares
 from webapp.review.models import Share
 from webapp.runs.access import run_for
 
@@ -31,7 +30,6 @@ def run_shares(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         days = given.get("days", "")
         try:
             made = shares.make(request, run, place=place, days=int(days) if days.isdecimal() else 0, comments="comments" in given)
-            notices.of_share(run, user_of(request))
             return redirect(reverse("review:shares", args=[run.pk]) + f"?made={made.pk}")
         except shares.ShareRefused as error:
             problem = str(error)

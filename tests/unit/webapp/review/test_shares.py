@@ -16,8 +16,7 @@ from tests.unit.webapp.cast import make_user
 from tests.unit.webapp.people import add_verification, make_result
 from webapp.accounts.models import AuditEntry, Membership
 from webapp.review import services, shares
-from webapp.review.kinds import sentence
-from webapp.review.models import Notification, Share
+from webapp.review.models import Share
 
 
 @pytest.fixture
@@ -206,11 +205,3 @@ def test_a_link_outlives_its_makers_membership_but_not_the_run(people, run):
     guest = guest_of(share)
     Membership.objects.filter(user=dora).delete()
     assert guest.get(f"/runs/{run.pk}/").status_code == 200
-
-
-def test_the_person_who_started_the_run_is_told_of_a_link_that_another_makes(people, run):
-    Membership.objects.filter(team=run.team, user=people.bob).update(role=Membership.OWNER)
-    for name in ("alice", "bob"):
-        people.client(name).post(reverse("review:shares", args=[run.pk]), {"days": "7"})
-    (told,) = Notification.objects.filter(run=run)
-    assert told.user == people.alice and sentence(told) == "bob shared the run by a link"
