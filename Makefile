@@ -80,6 +80,7 @@ lint: setup-dev
 	.venv/bin/lint-imports
 	.venv/bin/mypy
 	node_modules/.bin/biome lint --error-on-warnings
+	node_modules/.bin/tsc
 
 browser-packages:
 	@scripts/test-packages

@@ -20,7 +20,7 @@ from agents.llm.messages import Reply
 from agents.payloads import LlmCompleted
 from agents.projection import project
 from agents.roles.prompts import prompt
-from agents.roles.replies import DiagnosisReply, IdeaReply, IdeasReply, JudgementReply, PlanReply, Refused, find_object
+from agents.roles.replies import DiagnosisReply, IdeaReply, IdeasReply, JudgementReply, PlanReply, UnusableReply, find_object
 
 REQUESTS = "requests"  # subdirectory of a run's directory
 SCHEMAS: dict[str, type[BaseModel]] = {
@@ -176,7 +176,7 @@ def forms_in(text: str) -> set[str]:
         required = {name for name, field in schema.model_fields.items() if field.is_required()}
         try:
             value = find_object(Reply(text=text), tuple(schema.model_fields))
-        except Refused:
+        except UnusableReply:
             continue
         if required <= set(value):
             found.add(form)

@@ -145,7 +145,7 @@ def devices_from(args: argparse.Namespace) -> str:
 
 def check(settings: Settings) -> None:
     """Raises `Unusable` if the roles cannot be combined or if a profile is not configured here."""
-    from agents.roles import impossible
+    from agents.roles.casting import impossible  # --help needs no roles, which load the profiler's rules and the catalogue
 
     models = open_models(os.environ)
     problem = impossible(settings, models)

@@ -34,7 +34,7 @@ from agents.memory.inspirations import FolderInspirations, Split
 from agents.payloads import RunStarted, artefact
 from agents.projection import Summary, project
 from agents.results import write_results
-from agents.roles import roles_for
+from agents.roles.casting import roles_for
 from agents.run import Engine
 from agents.workflows import FUNCTIONS
 from verifier.source import sha256

@@ -260,7 +260,7 @@ class PlanStep(Part):
     expected_ms: Annotated[Number | None, says("expected time, from the built-in Planner")] = None
 
 
-class Plan(Payload):
+class PlanPayload(Payload):
     summary: Annotated[str, says("a sentence")] = ""
     steps: Annotated[list[PlanStep], says("in order")] = []
     more: Annotated[int, says("number of steps that did not fit")] = 0
@@ -268,12 +268,12 @@ class Plan(Payload):
 
 
 @event("plan.proposed", "the plan", ("plan",))
-class PlanProposed(Plan):
+class PlanProposed(PlanPayload):
     """The Planner's plan."""
 
 
 @event("plan.edited", "the edited plan", ("plan",), in_order=False)
-class PlanEdited(Plan):
+class PlanEdited(PlanPayload):
     """The plan after a person has edited it."""
 
     by: Annotated[str, says("who edited it")] = ""

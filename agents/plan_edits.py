@@ -70,7 +70,7 @@ def first_options(compiled: Compiled, payload: dict[str, Any]) -> Options:
 
     A group is not fused if a complete list of steps omits it, or if it was assigned to the library or to PyTorch.
     """
-    from compiler import Options
+    from compiler import Options  # the web process edits plans without the compiler, which takes seconds to load
     from compiler.options import SAFE, TRIED
 
     options = Options()

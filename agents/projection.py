@@ -20,8 +20,8 @@ from agents.payloads import (
     LlmCompleted,
     LlmFailed,
     Number,
-    Plan,
     PlanEdited,
+    PlanPayload,
     PlanProposed,
     ProfileAttached,
     RunFinished,
@@ -136,7 +136,7 @@ class Summary(BaseModel):
     best: int | None = None
     speedup: Interval | None = None
     flags: list[str] = []
-    plan: SerializeAsAny[Plan] | None = None
+    plan: SerializeAsAny[PlanPayload] | None = None
     spans: list[SpanRow] = []
     candidates: list[CandidateRow] = []
     verifications: list[VerificationRow] = []
@@ -271,7 +271,7 @@ def _span_closed(s: Summary, event: Event, p: SpanClosed) -> None:
 
 
 @ROWS.on(PlanProposed, PlanEdited)
-def _plan(s: Summary, event: Event, p: Plan) -> None:
+def _plan(s: Summary, event: Event, p: PlanPayload) -> None:
     s.plan = p
 
 

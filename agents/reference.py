@@ -124,7 +124,7 @@ def _table(model: type[BaseModel]) -> Iterator[str]:
 
 def script() -> str:
     """Returns the module with the types, which no page loads."""
-    lines = [f"// Payloads of events, as types for editors. Generated from agents/payloads.py by `{COMMAND}`: do not edit it.", ""]
+    lines = ["// @ts-check", f"// Payloads of events, as types for editors. Generated from agents/payloads.py by `{COMMAND}`: do not edit it.", ""]
     for model in [*parts(), *PAYLOADS.values()]:
         lines += ["/**", *(f" * {line}".rstrip() for line in docstring(model).splitlines()), f" * @typedef {{Object}} {model.__name__}"]
         for one in fields_of(model):

@@ -36,7 +36,7 @@ from agents.payloads import (
 )
 from agents.ports import Journal, Passage
 from agents.replay import BESIDE
-from agents.roles import roles_for
+from agents.roles.casting import roles_for
 from agents.roles.situation import Roles
 from agents.run import Engine
 from agents.workflows import FUNCTIONS

@@ -58,7 +58,7 @@ class Finish:
 
 
 Workflow = Callable[["Engine"], Awaitable[Finish]]
-Casting = Callable[[Settings, ModelPort | None], "Roles"]  # builds the roles named in the settings; see `agents.roles.roles_for`
+Casting = Callable[[Settings, ModelPort | None], "Roles"]  # builds the roles named in the settings; see `agents.roles.casting.roles_for`
 
 
 class Engine:

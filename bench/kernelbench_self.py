@@ -42,7 +42,7 @@ def candidate(source: str) -> str:
     return re.sub(r"\bclass Model\b", "class ModelNew", re.sub(r"\bsuper\(\s*Model\s*,", "super(ModelNew,", source))
 
 
-class Plan:
+class TaskQueue:
     """Chooses the next task: the largest that fits into the remaining GPU memory."""
 
     def __init__(self, tasks: list[str], sizes: dict[str, dict[str, int]], capacity: float):
@@ -156,7 +156,7 @@ class Series:
     async def run(self, tasks: list[str]) -> None:
         sizes = json.loads((ROOT / "bench" / "kernelbench-sizes.json").read_text())
         capacity = self.arguments.memory_gib * GIB
-        plan = Plan(tasks, sizes, capacity)
+        plan = TaskQueue(tasks, sizes, capacity)
         again: set[str] = set()
         running = 0
 

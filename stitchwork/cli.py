@@ -261,7 +261,7 @@ def _doctor(options: argparse.Namespace) -> int:
 
 def _mcp(options: argparse.Namespace) -> int:
     try:
-        from stitchwork.mcp_server import serve
+        from stitchwork.mcp_server import serve  # an optional package, which only this command needs
     except ModuleNotFoundError as error:
         raise Unusable(f"the package {error.name} is missing: pip install 'stitchwork[mcp]'") from None
     serve(read_login(), options.http)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents import roles as casting
 from agents.ports import Journal, VerifierPort
+from agents.roles import casting
 from agents.run import Engine
 from agents.settings import Settings
 from agents.workflows import FUNCTIONS

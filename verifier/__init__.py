@@ -16,7 +16,7 @@ __all__ = ["CannotCheck", "check"]
 def __getattr__(name: str) -> Any:
     """Imports each name on first use, because confined processes also import this package and need neither name."""
     if name in __all__:
-        from verifier import checking
+        from verifier import checking  # not earlier, for the reason given above
 
         return getattr(checking, name)
     raise AttributeError(f"module 'verifier' has no attribute {name!r}")

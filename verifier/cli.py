@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # the judge starts before any of these modules is imported
     from verifier.report import Report
     from verifier.startup.starting import Started
 
+# Imports within functions: each command loads only what it needs, and the judge starts before its client imports pydantic.
 EXIT_OK, EXIT_VERDICT, EXIT_HOST = 0, 1, 2
 
 

@@ -135,7 +135,7 @@ class Timing(BaseModel):
         return self.clock < CLOCK
 
 
-class Kernel(BaseModel):
+class ObservedKernel(BaseModel):
     """One kernel (or, on the CPU, one operator or own function) observed at run time, per call."""
 
     name: str
@@ -201,7 +201,7 @@ class Report(BaseModel):
     findings: list[Finding] = []
     timing: Timing | None = None
     faster: bool = False  # whether the lower bound of the speedup over eager is above 1
-    kernels: list[Kernel] = []
+    kernels: list[ObservedKernel] = []
     torch_compute: list[TorchCompute] = []  # torch compute operators that the program needs
     own_share: float | None = None
     program_class: Class | None = None

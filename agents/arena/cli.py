@@ -17,7 +17,7 @@ from agents.choices.workflows import SEARCHES
 from agents.settings import Budget
 
 if TYPE_CHECKING:
-    from agents.arena.scoring import Row
+    from agents.arena.scoring import FinishedRun
 
 T = TypeVar("T")
 
@@ -28,6 +28,7 @@ EPILOG = """exit codes:
 
 A landscape is a table of measured programs (bench/landscapes.py); on it a model of a stated quality is played, and a run takes milliseconds:
   python -m agents arena --suite landscape:bench/results/landscapes-h200.json --workflows stitch,random --seeds 1-1000 --out DIR"""
+# Imports within functions: --help answers without the engine, and a play on landscapes needs no verifier.
 UNITS = tuple(Budget.model_fields)
 
 
@@ -96,7 +97,7 @@ async def run(args: argparse.Namespace, workflows: list[str], seeds: list[int], 
     try:
         environment = (await client.ready()).model_dump(mode="json")
 
-        def on_row(rows: list[Row], waiting: list[str]) -> None:
+        def on_row(rows: list[FinishedRun], waiting: list[str]) -> None:
             report.write(args.out, *report.of_runs(contest, rows, waiting, environment, time.monotonic() - begun))
             if rows:
                 say_row(rows[-1])

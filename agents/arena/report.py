@@ -12,7 +12,7 @@ from typing import Any
 from agents.arena.landscape import Table
 from agents.arena.model import Quality
 from agents.arena.runs import Contest
-from agents.arena.scoring import HEAD, INTERVAL, Row, cells, plain, scores
+from agents.arena.scoring import HEAD, INTERVAL, FinishedRun, cells, plain, scores
 from agents.arena.tally import Tally, explanation
 from agents.choices.workflows import played_by_the_compiler
 from agents.show import markdown
@@ -30,7 +30,7 @@ def write(out: Path, content: Mapping[str, Any], text: str) -> None:
 
 
 def of_runs(
-    contest: Contest, rows: Sequence[Row], waiting: Sequence[str], environment: Mapping[str, Any], seconds: float
+    contest: Contest, rows: Sequence[FinishedRun], waiting: Sequence[str], environment: Mapping[str, Any], seconds: float
 ) -> tuple[dict[str, Any], str]:
     """Returns the JSON content and the text for a contest on real tasks."""
     found = scores(rows) if rows else []
@@ -147,7 +147,7 @@ def regret_table(figures: Mapping[str, Any]) -> tuple[list[str], list[list[str]]
     return ["workflow", *map(str, at)], rows
 
 
-def by_task(rows: Sequence[Row], workflows: Sequence[str]) -> str:
+def by_task(rows: Sequence[FinishedRun], workflows: Sequence[str]) -> str:
     tasks = list(dict.fromkeys(row.task for row in rows))
     table = []
     for task in tasks:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agents.arena.scoring import Row
+from agents.arena.scoring import FinishedRun
 from agents.journal import FileJournal
 from agents.local import Client, LocalVerifier
 from agents.memory.inspirations import FolderInspirations, Split
@@ -17,7 +17,7 @@ from agents.payloads import RunFinished, RunPaused, RunResumed
 from agents.ports import ModelPort
 from agents.projection import Summary
 from agents.results import write_results
-from agents.roles import roles_for
+from agents.roles.casting import roles_for
 from agents.run import Engine
 from agents.settings import Budget, Settings
 from agents.steering import control
@@ -60,11 +60,16 @@ class Contest:
 
 
 async def run_all(
-    contest: Contest, out: Path, client: Client, models: ModelPort | None, learn_from: Path | None, on_row: Callable[[list[Row], list[str]], None]
-) -> tuple[list[Row], list[str]]:
+    contest: Contest,
+    out: Path,
+    client: Client,
+    models: ModelPort | None,
+    learn_from: Path | None,
+    on_row: Callable[[list[FinishedRun], list[str]], None],
+) -> tuple[list[FinishedRun], list[str]]:
     """Returns a row for each run that has ended and a line for each paused run. The outer loop is over seeds, so even an interrupted contest
     has compared all workflows."""
-    rows: list[Row] = []
+    rows: list[FinishedRun] = []
     waiting: list[str] = []
     for seed in contest.seeds:
         for name, source in contest.tasks.items():
@@ -116,10 +121,10 @@ async def run_one(
     return summary
 
 
-def row_of(summary: Summary, task: str, workflow: str, seed: int, place: str) -> Row:
+def row_of(summary: Summary, task: str, workflow: str, seed: int, place: str) -> FinishedRun:
     """Returns the row of a finished run. Only a result confirmed in the full tier counts as a success."""
     spent = {"calls": 0, "tokens": 0, "dollars": 0.0, "candidates": 0, "verifier_seconds": 0.0, "seconds": 0.0, **summary.spent}
-    return Row(
+    return FinishedRun(
         task=task, workflow=workflow, seed=seed, success=summary.outcome == "improved" and summary.speedup is not None,
         speedup=summary.speedup.ratio if summary.speedup else None, outcome=summary.outcome, calls=int(spent["calls"]), tokens=int(spent["tokens"]),
         dollars=spent["dollars"], programs=int(spent["candidates"]), verifier_seconds=spent["verifier_seconds"], seconds=spent["seconds"],
@@ -127,7 +132,7 @@ def row_of(summary: Summary, task: str, workflow: str, seed: int, place: str) ->
     )  # fmt: skip
 
 
-def say_row(row: Row) -> None:
+def say_row(row: FinishedRun) -> None:
     found = f"{row.speedup:.2f}x" if row.speedup else row.outcome
     print(
         f"{row.workflow:8} {row.task:24} seed {row.seed}: {found}, {row.calls} calls, {row.programs} programs, {row.seconds:.0f} s", file=sys.stderr

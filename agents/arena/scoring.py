@@ -19,7 +19,7 @@ INTERVAL = "95 % percentile-bootstrap interval over tasks, and over seeds within
 
 
 @dataclass(frozen=True)
-class Row:
+class FinishedRun:
     """One finished run."""
 
     task: str
@@ -64,7 +64,7 @@ class Score:
     seconds: float
 
 
-def score(rows: Sequence[Row], workflow: str) -> Score:
+def score(rows: Sequence[FinishedRun], workflow: str) -> Score:
     mine = [row for row in rows if row.workflow == workflow]
     if not mine:
         raise ValueError(f"there are no runs of {workflow}")
@@ -81,7 +81,7 @@ def score(rows: Sequence[Row], workflow: str) -> Score:
     )  # fmt: skip
 
 
-def scores(rows: Sequence[Row]) -> list[Score]:
+def scores(rows: Sequence[FinishedRun]) -> list[Score]:
     """Returns scores, best first."""
     found = [score(rows, workflow) for workflow in dict.fromkeys(row.workflow for row in rows)]
     return sorted(found, key=lambda s: -s.geometric_mean)
@@ -91,7 +91,7 @@ def geometric_mean(values: Sequence[float]) -> float:
     return float(np.exp(np.mean(np.log(values)))) if len(values) else 1.0
 
 
-def interval(rows: Sequence[Row]) -> tuple[float, float]:
+def interval(rows: Sequence[FinishedRun]) -> tuple[float, float]:
     """Returns the interval of the geometric mean over all rows of a workflow."""
     tasks: dict[str, list[float]] = {}
     for row in sorted(rows, key=lambda row: (row.task, row.seed)):  # makes the result independent of the order in which runs ended

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agents.arena.race import NEAR_BEST, Play
-from agents.arena.scoring import Row, Score, score
+from agents.arena.scoring import FinishedRun, Score, score
 
 
 @dataclass
@@ -19,7 +19,7 @@ class Tally:
     workflow: str
     calls: int  # length of the curves
     programs: int
-    rows: list[Row] = field(default_factory=list)
+    rows: list[FinishedRun] = field(default_factory=list)
     by_call: list[float] = field(default_factory=list)
     by_program: list[float] = field(default_factory=list)
     near_calls: list[int] = field(default_factory=list)  # number of calls that plays needed to get within 5 % of the best
@@ -38,7 +38,7 @@ class Tally:
     def add(self, play: Play) -> None:
         speedup = play.found if play.success else None
         self.rows.append(
-            Row(
+            FinishedRun(
                 play.landscape, play.workflow, play.seed, play.success, speedup, play.outcome, play.calls, play.tokens, play.dollars, play.programs,
                 play.verifier_seconds, play.verifier_seconds + play.model_seconds,
             )

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
 
 from agents.decisions.tree import ROOT, Node, Tree
-from agents.roles.replies import Long, Names, Refused, Strict, Title, said
+from agents.roles.replies import Long, Names, Strict, Title, UnusableReply, said
 
 MOST_NEW = 6  # new nodes per script
 MOST_OPEN = 12  # open nodes in the tree
@@ -102,9 +102,9 @@ class _Waits(Exception):
 
 
 def edited(tree: Tree, script: ScriptReply, catalogue: Collection[str]) -> Edited:
-    """Runs a script on a copy of the tree. Raises `Refused` if the script was written for another tree."""
+    """Runs a script on a copy of the tree. Raises `UnusableReply` if the script was written for another tree."""
     if script.revision != tree.revision:
-        raise Refused(f"- revision: the script is about revision {script.revision} of the tree, which is at {tree.revision} now.")
+        raise UnusableReply(f"- revision: the script is about revision {script.revision} of the tree, which is at {tree.revision} now.")
     work = _Work(Edited(tree.copy()), catalogue)
     if len(script.ops) > MOST_OPERATIONS:
         work.found.left_out.append(f"ops[{MOST_OPERATIONS}:]: a script has at most {MOST_OPERATIONS} operations, this one {len(script.ops)}.")
@@ -122,10 +122,10 @@ def edited(tree: Tree, script: ScriptReply, catalogue: Collection[str]) -> Edite
 
 
 def usable(found: Edited) -> Edited:
-    """Returns its argument. If the script had operations but none could be carried out, raises `Refused` with all explanations, so that its author
-    can fix it."""
+    """Returns its argument. If the script had operations but none could be carried out, raises `UnusableReply` with all explanations, so that its
+    author can fix it."""
     if found.left_out and not found.kept:
-        raise Refused("\n".join(f"- {sentence}" for sentence in found.left_out))
+        raise UnusableReply("\n".join(f"- {sentence}" for sentence in found.left_out))
     return found
 
 
@@ -165,7 +165,7 @@ class _Work:
                     self.drop(operation)
         except _Waits:
             return False
-        except Refused as refused:
+        except UnusableReply as refused:
             self.found.left_out.append(f"ops[{at}] ({operation.op}): {refused}")
             return True
         self.found.kept += 1
@@ -188,7 +188,7 @@ class _Work:
 
     def add(self, at: int, operation: Add) -> None:
         if operation.id in self.tree.nodes or operation.id in self.ids:
-            raise Refused(f"there is already a node {operation.id!r}: leave `id` out, or take another name.")
+            raise UnusableReply(f"there is already a node {operation.id!r}: leave `id` out, or take another name.")
         parent = self.place(operation.parent)
         self.room(1)
         node = self.new(at, parent, operation)
@@ -199,7 +199,7 @@ class _Work:
         node = self.open_node(operation.node)
         parent = self.place(operation.parent) if operation.parent is not None else node.parent
         if parent == node.id or any(below.id == parent for below in self.tree.below(node.id)):
-            raise Refused(f"{node.id} would become its own descendant.")
+            raise UnusableReply(f"{node.id} would become its own descendant.")
         self.unknown_yet(operation, parent, node.id)
         node.parent = parent
         self.state(at, node, operation)
@@ -231,27 +231,27 @@ class _Work:
         if node is None:
             if name in self.named and name not in self.ids:
                 raise _Waits
-            raise Refused(f"there is no node {name!r}; there are {', '.join(self.tree.nodes)}.")
+            raise UnusableReply(f"there is no node {name!r}; there are {', '.join(self.tree.nodes)}.")
         if node.state == "given up":
-            raise Refused(f"{node.id} was given up, so nothing can be built on it.")
+            raise UnusableReply(f"{node.id} was given up, so nothing can be built on it.")
         return node.id
 
     def open_node(self, name: str) -> Node:
         node = self.tree.nodes[self.place(name)]
         if node.id == ROOT or node.state != "open":
-            raise Refused(f"{node.id} has a program, and what was measured stays: only open nodes change.")
+            raise UnusableReply(f"{node.id} has a program, and what was measured stays: only open nodes change.")
         return node
 
     def room(self, count: int) -> None:
         if self.added + count > MOST_NEW:
-            raise Refused(f"a script adds at most {MOST_NEW} nodes.")
+            raise UnusableReply(f"a script adds at most {MOST_NEW} nodes.")
         if len(self.tree.open) + count > MOST_OPEN:
-            raise Refused(f"a tree has at most {MOST_OPEN} open nodes: drop one first.")
+            raise UnusableReply(f"a tree has at most {MOST_OPEN} open nodes: drop one first.")
 
     def unknown_yet(self, stated: Stated, parent: str | None, but: str = "") -> None:
         alike = next((n for n in self.tree.children(parent or ROOT) if n.id != but and n.title.casefold() == stated.title.casefold()), None)
         if alike is not None:
-            raise Refused(f"this is {alike.id} again, which is {alike.state}.")
+            raise UnusableReply(f"this is {alike.id} again, which is {alike.state}.")
 
     def new(self, at: int, parent: str, stated: Stated) -> Node:
         self.unknown_yet(stated, parent)

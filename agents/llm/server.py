@@ -28,7 +28,7 @@ class Server:
 
     def __init__(self, name: str, profile: ServerProfile, environment: Mapping[str, str], transport: httpx.AsyncBaseTransport | None = None):
         self.name, self.profile, self.environment, self.transport = name, profile, environment, transport
-        self.dialect: Dialect = OpenAI(profile) if isinstance(profile, OpenAIProfile) else Anthropic(profile)  # type: ignore[arg-type]
+        self.dialect: Dialect = OpenAI(profile) if isinstance(profile, OpenAIProfile) else Anthropic(profile)  # type: ignore[arg-type]  # no other kind
 
     def max_tokens(self, request: Request) -> int:
         return min(request.max_tokens, self.profile.max_tokens or request.max_tokens)

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from agents.journal import ARTEFACTS, TRACE, parse_lines
 from agents.payloads import ArtefactRef, RunFinished, VerificationFinished
+from agents.roles.prompts import fenced
 from agents.strategies.ledger import GAIN, Entry, entries
 from verifier.graph import Graph
 from verifier.source import sha256
@@ -77,8 +78,6 @@ class Inspiration(BaseModel):
     @property
     def text(self) -> str:
         """Returns the same line, followed by the change itself if the programs are available."""
-        from agents.roles.prompts import fenced  # roles import this module
-
         return f"{self.line}\n\n{fenced(self.difference, 'diff')}\n" if self.difference else self.line
 
 
@@ -112,7 +111,7 @@ def operators_of(situation: Situation) -> list[str]:
 def signature(graph: Graph | None) -> list[str]:
     """Describes a graph by its operators and by "a > b" for each operator b that reads the output of a. The more entries two graphs have in common,
     the more similar they are."""
-    from compiler.graph.values import refs
+    from compiler.graph.values import refs  # command lines name inspirations' folders without the compiler, which takes seconds to load
     from compiler.planning.plan import word
 
     if graph is None:

@@ -99,13 +99,13 @@ def verifiers_taskset(problems: Sequence[Problem], client: EnvironmentClient) ->
     except ImportError:
         raise ImportError(VERIFIERS) from None
 
-    class KernelData(vf.TaskData):  # type: ignore[misc]
+    class KernelData(vf.TaskData):  # type: ignore[misc]  # an optional package without types
         source: str
         skill: str = "write"
         before: str = ""
 
-    class KernelTask(vf.Task[KernelData]):  # type: ignore[misc]
-        @vf.reward  # type: ignore[untyped-decorator]
+    class KernelTask(vf.Task[KernelData]):  # type: ignore[misc]  # as above
+        @vf.reward  # type: ignore[untyped-decorator]  # as above
         async def verified(self, trace: Any) -> float:
             import asyncio
 
@@ -117,7 +117,7 @@ def verifiers_taskset(problems: Sequence[Problem], client: EnvironmentClient) ->
                 raise RuntimeError(f"no sample: {scored.get('no_sample')}")  # rollouts that end in an error are left out of training
             return float(scored["reward"])
 
-    class KernelTaskset(vf.Taskset[KernelTask, vf.TasksetConfig]):  # type: ignore[misc]
+    class KernelTaskset(vf.Taskset[KernelTask, vf.TasksetConfig]):  # type: ignore[misc]  # as above
         def load(self) -> list[Any]:
             rows = trl_rows(problems)
             return [

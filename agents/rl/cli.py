@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from agents.rl.environment import Problem
     from agents.rl.policy import TinyPolicy, TransformersPolicy
 
+# Imports within functions: each command loads only what it needs, because torch takes seconds and a package of another command may be missing.
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 EXIT_CODES = "exit codes: 0 done, 1 refused because of findings (leaks, rows that fail), 2 unusable arguments or inputs, 130 interrupted"
 

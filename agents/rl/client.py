@@ -12,7 +12,7 @@ PATIENCE_SECONDS = 1800.0  # how long to wait for a slot in the pool
 ANSWER_SECONDS = 1800.0  # a verification in the full tier takes minutes on a busy host
 
 
-class Refused(RuntimeError):
+class RequestRefused(RuntimeError):
     """Raised if the server refused the request and gave a reason; retrying would not help."""
 
 
@@ -63,17 +63,21 @@ class EnvironmentClient:
             try:
                 answer = self._http.request(method, path, json=body)
             except httpx.HTTPError as error:
-                raise Refused(f"the reward server at {self._http.base_url} does not answer ({type(error).__name__}): is `serve` running?") from None
+                raise RequestRefused(
+                    f"the reward server at {self._http.base_url} does not answer ({type(error).__name__}): is `serve` running?"
+                ) from None
             if answer.status_code != 503:
                 break
             waited += self._wait(waited, float(answer.headers.get("Retry-After", "2")))
         if answer.status_code != 200:
-            raise Refused(_said(answer))
+            raise RequestRefused(_said(answer))
         return dict(answer.json())
 
     def _wait(self, waited: float, seconds: float) -> float:
         if waited + seconds > self.patience:
-            raise Refused(f"the reward server was full for {self.patience:.0f} s: start it with more verifiers, or send fewer requests at a time")
+            raise RequestRefused(
+                f"the reward server was full for {self.patience:.0f} s: start it with more verifiers, or send fewer requests at a time"
+            )
         self._sleep(seconds)
         return seconds
 

@@ -143,7 +143,7 @@ class TinyPolicy:
         return [cut(row, END) for row in tokens[:, len(prompt) :].tolist()]
 
     def recompute(self) -> None:
-        self.module.recomputes = True  # type: ignore[assignment]
+        self.module.recomputes = True  # type: ignore[assignment]  # torch declares a module's attributes as tensors or modules
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

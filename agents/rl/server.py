@@ -199,10 +199,10 @@ class Server:
                 elif kind in ("step", "state") and episode is None:
                     answer = _error("SESSION_ERROR", "reset comes first")
                 elif kind == "step":
-                    seen = await _while_connected(socket, episode.step(Action.model_validate(data)))  # type: ignore[union-attr]
+                    seen = await _while_connected(socket, episode.step(Action.model_validate(data)))  # type: ignore[union-attr]  # see above
                     answer = {"type": "observation", "data": told(seen)}
                 elif kind == "state":
-                    answer = {"type": "state", "data": episode.state()}  # type: ignore[union-attr]
+                    answer = {"type": "state", "data": episode.state()}  # type: ignore[union-attr]  # as above
                 else:
                     answer = _error("UNKNOWN_TYPE", "a message has the type reset, step, state or close")
             except Full as full:

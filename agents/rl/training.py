@@ -79,7 +79,7 @@ class Config:
     @classmethod
     def of(cls, **changed: float) -> Config:
         """Returns the defaults with the given changes. Raises `CannotTrain` for invalid values."""
-        made = cls(**{name: value for name, (value, _) in CONFIG.items()} | changed)  # type: ignore[arg-type]
+        made = cls(**{name: value for name, (value, _) in CONFIG.items()} | changed)  # type: ignore[arg-type]  # whole numbers stay whole in CONFIG
         positive = (
             "steps",
             "prompts",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from agents.llm.messages import Reply
-from agents.roles.replies import Refused, cut_off
+from agents.roles.replies import UnusableReply, cut_off
 from agents.roles.shortening import Shortened
 from agents.strategies import named as strategies_named
 from compiler.targets.library import BUILDER
@@ -110,20 +110,20 @@ def unfolded(source: str) -> str:
 
 def read_program(reply: Reply, task_source: str, present: str | None, shown: Shortened | None = None) -> Written:
     """Return the program that a reply describes. `present` is the existing program that the reply may edit, and `shown` is the text that the model
-    saw, if parts of it were left out. Raises `Refused`."""
+    saw, if parts of it were left out. Raises `UnusableReply`."""
     text = reply.text
     if not text.strip():
-        raise Refused("The reply is empty." + cut_off(reply))
+        raise UnusableReply("The reply is empty." + cut_off(reply))
     swaps = find_swaps(text)
     if swaps:
         if present is None:
-            raise Refused("There is no program yet that SEARCH/REPLACE blocks could change: write the whole file in one python fence.")
+            raise UnusableReply("There is no program yet that SEARCH/REPLACE blocks could change: write the whole file in one python fence.")
         source = apply(swaps, shown.text if shown is not None else folded(present), task_source)
     else:
         source = find_file(reply)
     source = checked(source if shown is None else _restored(shown, source))
     if present is not None and source.strip() == present.strip():
-        raise Refused("The program is the same as before: nothing in it has changed.")
+        raise UnusableReply("The program is the same as before: nothing in it has changed.")
     named = {name.upper(): value.strip() for name, value in _LINE.findall(text.partition("```")[0].partition("<<<<<")[0])}
     form = f"{len(swaps)} block{'s' if len(swaps) != 1 else ''}" if swaps else "whole file"
     return Written(source, named.get("TITLE", "")[:200], named.get("CHANGES", "")[:1000], strategies_named(named.get("STRATEGY", "")), form)
@@ -134,7 +134,9 @@ def _restored(shown: Shortened, source: str) -> str:
         return shown.restored(source)
     except KeyError as unknown:
         there = ", ".join(shown.bodies) or "none"
-        raise Refused(f"The line `// (kept: {unknown.args[0]}, ...)` stands for nothing: what was left out of the program is {there}.") from None
+        raise UnusableReply(
+            f"The line `// (kept: {unknown.args[0]}, ...)` stands for nothing: what was left out of the program is {there}."
+        ) from None
 
 
 def find_file(reply: Reply) -> str:
@@ -143,23 +145,23 @@ def find_file(reply: Reply) -> str:
     programs = [(info, body) for info, body in blocks if info.split()[:1] in ([], *[[name] for name in PYTHON]) or "python" in info.lower()]
     holding = [(info, body) for info, body in programs if re.search(r"^class\s+ModelNew\b", body, re.MULTILINE)]
     if open_at is not None:
-        raise Refused(f"The fence that opens in line {open_at} of the reply is never closed.{cut_off(reply)}")
+        raise UnusableReply(f"The fence that opens in line {open_at} of the reply is never closed.{cut_off(reply)}")
     if not blocks:
         if re.search(r"^class\s+ModelNew\b", reply.text, re.MULTILINE):
             return reply.text  # code without a fence; the parser decides whether there is prose around it
-        raise Refused("There is no program in the reply: neither a python fence nor SEARCH/REPLACE blocks." + cut_off(reply))
+        raise UnusableReply("There is no program in the reply: neither a python fence nor SEARCH/REPLACE blocks." + cut_off(reply))
     if len(holding) > 1 and len({body.strip() for _, body in holding}) > 1:
-        raise Refused(f"There are {len(holding)} python fences that define ModelNew: which one is the program? Send one.")
+        raise UnusableReply(f"There are {len(holding)} python fences that define ModelNew: which one is the program? Send one.")
     if not holding:
         if not programs:
             kinds = ", ".join(sorted({(info or "no language").split()[0] for info, _ in blocks}))
-            raise Refused(f"There is no python fence, only {kinds}: kernels go into strings of the one python file.")
+            raise UnusableReply(f"There is no python fence, only {kinds}: kernels go into strings of the one python file.")
         wrong_class(programs[-1][1])
-        raise Refused("No python fence in the reply defines `class ModelNew`: send the whole file, not a part of it.")
+        raise UnusableReply("No python fence in the reply defines `class ModelNew`: send the whole file, not a part of it.")
     info, body = holding[-1]
     name = re.search(r"[\w./\\-]+\.(?:py|cu|cpp)\b", info)
     if name and re.split(r"[/\\]", name[0])[-1] not in ("program.py", "model_new.py", "modelnew.py", "candidate.py"):
-        raise Refused(f"The fence names the file {name[0]}: only the program, program.py, may be written.")
+        raise UnusableReply(f"The fence names the file {name[0]}: only the program, program.py, may be written.")
     return body
 
 
@@ -167,9 +169,9 @@ def wrong_class(source: str) -> None:
     """Reject the source, and name the classes that were found instead."""
     classes = re.findall(r"^class\s+(\w+)", source, re.MULTILINE)
     if "Model" in classes:
-        raise Refused("The fence defines `Model`, which is the reference and may not be edited: the program defines `class ModelNew`.")
+        raise UnusableReply("The fence defines `Model`, which is the reference and may not be edited: the program defines `class ModelNew`.")
     if classes:
-        raise Refused(f"The fence defines {', '.join(classes[:4])}, but the program is measured by `class ModelNew(nn.Module)`: name it so.")
+        raise UnusableReply(f"The fence defines {', '.join(classes[:4])}, but the program is measured by `class ModelNew(nn.Module)`: name it so.")
 
 
 def fences(text: str) -> tuple[list[tuple[str, str]], int | None]:
@@ -191,7 +193,7 @@ def fences(text: str) -> tuple[list[tuple[str, str]], int | None]:
 
 
 def find_swaps(text: str) -> list[Swap]:
-    """Return the search/replace blocks in order. Raises `Refused` for an incomplete block."""
+    """Return the search/replace blocks in order. Raises `UnusableReply` for an incomplete block."""
     swaps: list[Swap] = []
     state, begun = "", 0
     search: list[str] = []
@@ -199,13 +201,13 @@ def find_swaps(text: str) -> list[Swap]:
     for number, line in enumerate(text.splitlines(), start=1):
         if _SEARCH.match(line):
             if state:
-                raise Refused(f"Block {len(swaps) + 1} (line {begun} of the reply) is not complete before the next SEARCH in line {number}.")
+                raise UnusableReply(f"Block {len(swaps) + 1} (line {begun} of the reply) is not complete before the next SEARCH in line {number}.")
             state, begun, search, replace = "search", number, [], []
         elif state == "search" and _DIVIDE.match(line):
             state = "replace"
         elif state and _REPLACE.match(line):
             if state == "search":
-                raise Refused(f"Block {len(swaps) + 1} (line {begun} of the reply) has no line ======= between SEARCH and REPLACE.")
+                raise UnusableReply(f"Block {len(swaps) + 1} (line {begun} of the reply) has no line ======= between SEARCH and REPLACE.")
             swaps.append(Swap("\n".join(search), "\n".join(replace), begun))
             state = ""
         elif state == "search":
@@ -213,7 +215,7 @@ def find_swaps(text: str) -> list[Swap]:
         elif state == "replace":
             replace.append(line)
     if state:
-        raise Refused(f"Block {len(swaps) + 1} (line {begun} of the reply) is never closed by >>>>>>> REPLACE.")
+        raise UnusableReply(f"Block {len(swaps) + 1} (line {begun} of the reply) is never closed by >>>>>>> REPLACE.")
     return swaps
 
 
@@ -238,7 +240,7 @@ def apply(swaps: list[Swap], program: str, task_source: str) -> str:
         else:
             problems.append(f"Block {number}: its SEARCH does not occur in the program (0 matches).{nearest(program, swap.search)}")
     if problems:
-        raise Refused("No block was applied, since not all of them fit:\n" + "\n".join(f"- {problem}" for problem in problems))
+        raise UnusableReply("No block was applied, since not all of them fit:\n" + "\n".join(f"- {problem}" for problem in problems))
     return program
 
 
@@ -274,26 +276,28 @@ def nearest(program: str, search: str) -> str:
 
 
 def checked(source: str) -> str:
-    """Return a source that parses and defines ModelNew, with the build helper inserted. Raises `Refused` otherwise."""
+    """Return a source that parses and defines ModelNew, with the build helper inserted. Raises `UnusableReply` otherwise."""
     source = source.replace("\r\n", "\n").strip("\n") + "\n"
     if len(source) > MAX_PROGRAM:
-        raise Refused(f"The program has {len(source):,} characters; more than {MAX_PROGRAM:,} are not taken.")
+        raise UnusableReply(f"The program has {len(source):,} characters; more than {MAX_PROGRAM:,} are not taken.")
     try:
         ast.parse(source)  # parse before the helper is inserted, so that line numbers in errors match the model's text
         source = unfolded(source)
         Program.read(source)
     except SyntaxError as error:
-        raise Refused(syntax(error, source)) from None
+        raise UnusableReply(syntax(error, source)) from None
     except SourceError as error:
         wrong_class(source)
-        raise Refused("; ".join(f"{f'line {p.line}: ' if p.line else ''}{p.message}" for p in error.problems)) from None
+        raise UnusableReply("; ".join(f"{f'line {p.line}: ' if p.line else ''}{p.message}" for p in error.problems)) from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise Refused(f"The program cannot be read as Python: {str(error)[:200] or type(error).__name__}.") from None
+        raise UnusableReply(f"The program cannot be read as Python: {str(error)[:200] or type(error).__name__}.") from None
     names = {node.name for node in ast.parse(source).body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
     if names & {"get_inputs", "get_init_inputs"}:
-        raise Refused("The program defines get_inputs or get_init_inputs: these are the task's. Leave them out.")
+        raise UnusableReply("The program defines get_inputs or get_init_inputs: these are the task's. Leave them out.")
     if elided := _ELIDED.search(source):
-        raise Refused(f"The program is not complete: it holds the placeholder `{elided[0].strip()[:100]}`. Send all of it, or SEARCH/REPLACE blocks.")
+        raise UnusableReply(
+            f"The program is not complete: it holds the placeholder `{elided[0].strip()[:100]}`. Send all of it, or SEARCH/REPLACE blocks."
+        )
     return source
 
 

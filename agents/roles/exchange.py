@@ -8,7 +8,7 @@ from typing import TypeVar
 from agents.events import Agent
 from agents.llm.messages import Message, Reply, Request
 from agents.roles.prompts import prompt
-from agents.roles.replies import FORMS, Refused
+from agents.roles.replies import FORMS, UnusableReply
 from agents.roles.situation import Unusable
 from agents.span import Span
 
@@ -21,7 +21,7 @@ SHOWN_REPLY = 24_000  # maximum length, in characters, of a reply that is sent b
 async def converse(span: Span, agent: Agent, profile: str, purpose: str, values: Mapping[str, str], read: Callable[[Reply], T]) -> T:
     """Returns the result of calling `read` on the model's reply to the prompt named `purpose`. `values` may contain more than the prompt's variables.
 
-    `read` raises `Refused` for an unusable reply. Raises `Unusable` after the last correction, and `OutOfBudget` before a call that exceeds the
+    `read` raises `UnusableReply` for an unusable reply. Raises `Unusable` after the last correction, and `OutOfBudget` before a call that exceeds the
     budget.
     """
     asked = prompt(purpose)
@@ -32,7 +32,7 @@ async def converse(span: Span, agent: Agent, profile: str, purpose: str, values:
         reply = await span.ask(agent, profile, Request(messages=messages, purpose=sent_as))
         try:
             return read(reply)
-        except Refused as refused:
+        except UnusableReply as refused:
             problem = str(refused)
         left = REPLIES - 1 - number
         if number < REPLIES:

@@ -20,7 +20,7 @@ from agents.roles.evidence import tried_text
 from agents.roles.exchange import converse, notes_for
 from agents.roles.fragments import fragments_text
 from agents.roles.prompts import part
-from agents.roles.replies import Refused
+from agents.roles.replies import UnusableReply
 from agents.roles.rules_verifier import AGAIN, crowded_out, unmeasured
 from agents.roles.situation import Advice, Attempt, Edit, Idea, Knob, Situation
 from agents.settings import Settings
@@ -138,7 +138,9 @@ class LlmCoder:
             text = unsigned(written.source).strip()
             same = next((a for a in situation.attempts if unsigned(a.edit.source).strip() == text), None)
             if same is not None and same.report is not None:
-                raise Refused(f"This is candidate {same.number} again, which is known: {measured.verdict_text(same.report)[:600]}. Send another one.")
+                raise UnusableReply(
+                    f"This is candidate {same.number} again, which is known: {measured.verdict_text(same.report)[:600]}. Send another one."
+                )
             return replace(written, source=signed(written.source, self.profile, reply.model)), reply.model
 
         written, model = await converse(span, "coder", self.profile, purpose, values, read)

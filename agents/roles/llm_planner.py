@@ -18,7 +18,7 @@ from agents.roles.exchange import converse, notes_for
 from agents.roles.host_cost import spent_text
 from agents.roles.planner import payload_of
 from agents.roles.prompts import part
-from agents.roles.replies import IdeaReply, IdeasReply, PlanReply, Refused, cut, parse
+from agents.roles.replies import IdeaReply, IdeasReply, PlanReply, UnusableReply, cut, parse
 from agents.roles.situation import Attempt, Idea, Plan, Situation, Unusable
 from agents.roles.steps import operators_in
 from agents.span import Span
@@ -229,7 +229,7 @@ def known_names(names: Sequence[str], allowed: Sequence[Strategy], where: str) -
     catalogue = {strategy.name for strategy in CATALOGUE}
     unknown = [name for name in names if name not in catalogue]
     if unknown:
-        raise Refused(
+        raise UnusableReply(
             f"- {where}: not in the catalogue: {', '.join(unknown[:6])}. Allowed here: {', '.join(s.name for s in allowed)}. "
             "Leave the list empty where none fits."
         )

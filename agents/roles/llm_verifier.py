@@ -17,7 +17,7 @@ from agents.roles.compiled import Compiled
 from agents.roles.evidence import tried_text
 from agents.roles.exchange import converse, notes_for
 from agents.roles.prompts import part
-from agents.roles.replies import DiagnosisReply, JudgementReply, Refused, parse
+from agents.roles.replies import DiagnosisReply, JudgementReply, UnusableReply, parse
 from agents.roles.rules_verifier import by_rules, crowded_out, diagnosed, open_methods, plain_enough, refinable, scarce, unmeasured
 from agents.roles.situation import Advice, Attempt, Situation, Unusable
 from agents.roles.verifier import BuiltInVerifier
@@ -170,7 +170,7 @@ def read_diagnosis(reply: Reply, routes: Sequence[str], offered: Sequence[str], 
         what = "is missing" if said.method is None else f"is {said.method!r}, which is not allowed now"
         problems.append(f"- method: it {what}. Allowed: {', '.join(offered)}.")
     if problems:
-        raise Refused("\n".join(problems))
+        raise UnusableReply("\n".join(problems))
     return said
 
 
@@ -178,7 +178,7 @@ def read_judgement(reply: Reply, routes: Sequence[str], passages: Sequence[Passa
     said = parse(reply, JudgementReply)
     problems = open_route(said.route, routes) + known_documents(said.documents, passages)
     if problems:
-        raise Refused("\n".join(problems))
+        raise UnusableReply("\n".join(problems))
     return said
 
 

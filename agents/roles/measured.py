@@ -26,7 +26,7 @@ from verifier.profiling.diagnosing.residency import residency
 from verifier.profiling.diagnosing.task_facts import TaskFacts, task_facts
 from verifier.profiling.nsight import counters
 from verifier.profiling.own_kernels import base_name
-from verifier.report import Kernel, Report
+from verifier.report import ObservedKernel, Report
 
 TOP_KERNELS = 8
 TIMED_KERNELS = 16  # number of kernels whose times are shown
@@ -270,7 +270,7 @@ def _count(calls: float) -> str:
 
 def _by_operator(report: Report) -> Iterator[str]:
     """Yields, for each PyTorch operator whose several kernels take a noticeable share of the device's time, the sum over these kernels."""
-    together: dict[str, list[Kernel]] = {}
+    together: dict[str, list[ObservedKernel]] = {}
     for kernel in report.kernels:
         if kernel.via and not kernel.own:
             together.setdefault(kernel.via, []).append(kernel)

@@ -1,4 +1,4 @@
-"""Models' replies: strict schemas, and the extraction of JSON from a reply. `Refused` tells the model exactly what is wrong and where."""
+"""Models' replies: strict schemas, and the extraction of JSON from a reply. `UnusableReply` tells the model exactly what is wrong and where."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROBLEMS_SHOWN = 6
 NEAR = 60  # number of characters shown around a JSON error
 
 
-class Refused(ValueError):
+class UnusableReply(ValueError):
     """Raised if a reply cannot be used; the message is shown to the model that wrote the reply."""
 
 
@@ -135,12 +135,12 @@ FORMS = {  # the form of reply to request again, keyed by the prompt's `reply`
 
 
 def parse(reply: Reply, schema: type[T]) -> T:
-    """Returns the validated object in a reply. Raises `Refused`, listing each problem and its location."""
+    """Returns the validated object in a reply. Raises `UnusableReply`, listing each problem and its location."""
     value = find_object(reply, tuple(schema.model_fields))
     try:
         return schema.model_validate(value)
     except ValidationError as error:
-        raise Refused(f"The JSON does not fit:\n{said(error)}") from None
+        raise UnusableReply(f"The JSON does not fit:\n{said(error)}") from None
 
 
 def find_object(reply: Reply, keys: tuple[str, ...]) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def find_object(reply: Reply, keys: tuple[str, ...]) -> dict[str, Any]:
     last one that has any of `keys`."""
     text = reply.text
     if not text.strip():
-        raise Refused("The reply is empty." + cut_off(reply))
+        raise UnusableReply("The reply is empty." + cut_off(reply))
     found: list[dict[str, Any]] = []
     errors: list[str] = []
     for candidate in (*fences(text), text):
@@ -160,8 +160,8 @@ def find_object(reply: Reply, keys: tuple[str, ...]) -> dict[str, Any]:
         if found:
             return found[-1]
     if errors:
-        raise Refused(f"The JSON cannot be read: {errors[0]}{cut_off(reply)}")
-    raise Refused(f"There is no JSON object with the keys {', '.join(keys)} in the reply.{cut_off(reply)}")
+        raise UnusableReply(f"The JSON cannot be read: {errors[0]}{cut_off(reply)}")
+    raise UnusableReply(f"There is no JSON object with the keys {', '.join(keys)} in the reply.{cut_off(reply)}")
 
 
 def cut_off(reply: Reply) -> str:

@@ -247,7 +247,7 @@ class Coder(Protocol):
         """Return the same program with other knob values, or None if that is not possible."""
 
 
-class Verifier(Protocol):
+class VerifierRole(Protocol):
     name: str
 
     async def advise(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
@@ -261,4 +261,4 @@ class Verifier(Protocol):
 class Roles:
     planner: Planner
     coder: Coder
-    verifier: Verifier
+    verifier: VerifierRole

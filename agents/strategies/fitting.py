@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from agents.strategies.strategy import Facts
-from verifier.profiling.diagnosing.structure import Row
+from verifier.profiling.diagnosing.structure import ReducedRows
 
 TILE = 128  # side length of the tiles used to judge whether a product fills the device
 DEEP = 4  # minimum ratio of K to the smaller of M and N at which splitting K pays off
@@ -101,7 +101,7 @@ def large_reductions(facts: Facts) -> str | None:
     return "no reduction is large enough to matter" if rows is not None and not rows else None
 
 
-def _worth(facts: Facts) -> list[Row] | None:
+def _worth(facts: Facts) -> list[ReducedRows] | None:
     rows = facts.structure.rows if facts.structure is not None else None
     return [row for row in rows if row.length >= ROW and row.rows * row.length >= ROW_ELEMENTS] if rows is not None else None
 

@@ -22,8 +22,8 @@ from agents.payloads import (
     DecisionMade,
     DiagnosisMade,
     EffectCompleted,
-    Plan,
     PlanEdited,
+    PlanPayload,
     PlanProposed,
     RunFinished,
     RunStarted,
@@ -188,7 +188,7 @@ class _Reading:
         self.run, self.started = event.run, p
 
     @READ.on(PlanProposed, PlanEdited)
-    def _planned(self, event: Event, p: Plan) -> None:
+    def _planned(self, event: Event, p: PlanPayload) -> None:
         self.operators.update({step.id: step.operators for step in p.steps})
 
     @READ.on(CandidateProposed)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from agents.payloads import WayChanged
-from agents.roles.situation import Advice, Against, Attempt, Edit, Idea, Roles, Situation, Unusable, Verifier, required
+from agents.roles.situation import Advice, Against, Attempt, Edit, Idea, Roles, Situation, Unusable, VerifierRole, required
 from agents.run import Engine, Finish, all_of
 from agents.settings import Budget
 from agents.span import Span
@@ -51,7 +51,7 @@ def places_for(budget: Budget, workers: int) -> int:
 class ByRules:
     """Handles failures without a judge by passing the report's text back to the coder."""
 
-    verifier: Verifier
+    verifier: VerifierRole
     name: str = "rules"
 
     async def advise(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:

@@ -6,7 +6,7 @@ import time
 
 import httpx
 
-from bench.pages.rows import Row, percentile
+from bench.pages.rows import PageFigure, percentile
 from bench.pages.seed import Seeded
 
 REQUESTS = 50
@@ -38,7 +38,7 @@ def pages(seeded: Seeded) -> dict[str, str]:
     } | seeded.places.get("answers", {})
 
 
-def measure(page, base_url: str, seeded: Seeded) -> list[Row]:
+def measure(page, base_url: str, seeded: Seeded) -> list[PageFigure]:
     """Measures pages. `page` is signed in; its cookies are used over plain HTTP, so that only the server is measured."""
     cookies = {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}
     rows = []
@@ -53,6 +53,6 @@ def measure(page, base_url: str, seeded: Seeded) -> list[Row]:
                     raise RuntimeError(f"{address} was answered with {answer.status_code}")
                 if turn >= WARM_UP:
                     samples.append(spent)
-            rows.append(Row(f"{name}: p50", percentile(samples, 0.5), "ms"))
-            rows.append(Row(f"{name}: p95", percentile(samples, 0.95), "ms", BAR_MS, samples))
+            rows.append(PageFigure(f"{name}: p50", percentile(samples, 0.5), "ms"))
+            rows.append(PageFigure(f"{name}: p95", percentile(samples, 0.95), "ms", BAR_MS, samples))
     return rows

@@ -8,7 +8,7 @@ import time
 
 import httpx
 
-from bench.pages.rows import Row, percentile
+from bench.pages.rows import PageFigure, percentile
 from bench.pages.seed import Seeded
 
 LINES = 4000
@@ -47,10 +47,10 @@ def prepare(seeded: Seeded) -> None:
                 Candidate.objects.create(run=run, number=number, title="rewrite", sha=stored.sha, program=stored, created_at=timezone.now())
 
 
-def measure(page, base_url: str, seeded: Seeded) -> list[Row]:
+def measure(page, base_url: str, seeded: Seeded) -> list[PageFigure]:
     cookies = {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}
     run = seeded.places["diffs"]
-    rows: list[Row] = []
+    rows: list[PageFigure] = []
     with httpx.Client(base_url=base_url, cookies=cookies, timeout=60, trust_env=False) as client:
         for turn, layout in enumerate(("inline", "split")):
             first, whole = [], []
@@ -63,9 +63,9 @@ def measure(page, base_url: str, seeded: Seeded) -> list[Row]:
                 if len(whole) < WHOLE:
                     parts = re.findall(r'data-part="(\d+)"', html)
                     whole.append(spent + sum(timed(client, f"{address}rows?view={layout}&part={number}")[0] for number in parts))
-            rows.append(Row(f"rewrite of {LINES:,} lines, {layout}, first answer, cold: p50", percentile(first, 0.5), "ms"))
-            rows.append(Row(f"rewrite of {LINES:,} lines, {layout}, first answer, cold: p95", percentile(first, 0.95), "ms", BAR_MS, first))
-            rows.append(Row(f"rewrite of {LINES:,} lines, {layout}, all of its parts: p50", percentile(whole, 0.5), "ms", None, whole))
+            rows.append(PageFigure(f"rewrite of {LINES:,} lines, {layout}, first answer, cold: p50", percentile(first, 0.5), "ms"))
+            rows.append(PageFigure(f"rewrite of {LINES:,} lines, {layout}, first answer, cold: p95", percentile(first, 0.95), "ms", BAR_MS, first))
+            rows.append(PageFigure(f"rewrite of {LINES:,} lines, {layout}, all of its parts: p50", percentile(whole, 0.5), "ms", None, whole))
     rows += alone() + in_process(seeded)
     for layout in ("inline", "split"):
         rows += scrolled(page, f"{base_url}/runs/{run}/diff/1...2/?view={layout}", layout)
@@ -81,7 +81,7 @@ def timed(client: httpx.Client, address: str) -> tuple[float, str]:
     return spent, answer.text
 
 
-def alone() -> list[Row]:
+def alone() -> list[PageFigure]:
     """Measures the computation without a page: lines, moved blocks, pairs, and the words of every changed row. Processor time hardly depends on other
     load."""
     from webapp.diffs.compute import SECONDS, _compute
@@ -100,13 +100,13 @@ def alone() -> list[Row]:
         passed.append((time.perf_counter() - begun) * 1000)
         used.append((time.process_time() - worked) * 1000)
     return [
-        Row("computing it, words of all lines included: p50", percentile(passed, 0.5), "ms"),
-        Row("computing it, words of all lines included: p95", percentile(passed, 0.95), "ms", BAR_MS, passed),
-        Row("computing it: processor time, p95", percentile(used, 0.95), "ms", None, used),
+        PageFigure("computing it, words of all lines included: p50", percentile(passed, 0.5), "ms"),
+        PageFigure("computing it, words of all lines included: p95", percentile(passed, 0.95), "ms", BAR_MS, passed),
+        PageFigure("computing it: processor time, p95", percentile(used, 0.95), "ms", None, used),
     ]
 
 
-def in_process(seeded: Seeded) -> list[Row]:
+def in_process(seeded: Seeded) -> list[PageFigure]:
     """Measures the processor time of a first response with cold caches in this process, without a web server or a network."""
     from django.test import Client
 
@@ -123,12 +123,12 @@ def in_process(seeded: Seeded) -> list[Row]:
         if pair >= WARM_UP:
             used.append((time.process_time() - worked) * 1000)
     return [
-        Row("first answer: processor time, p50", percentile(used, 0.5), "ms"),
-        Row("first answer: processor time, p95", percentile(used, 0.95), "ms", None, used),
+        PageFigure("first answer: processor time, p50", percentile(used, 0.5), "ms"),
+        PageFigure("first answer: processor time, p95", percentile(used, 0.95), "ms", None, used),
     ]
 
 
-def scrolled(page, address: str, layout: str) -> list[Row]:
+def scrolled(page, address: str, layout: str) -> list[PageFigure]:
     """Opens the diff and scrolls to the end as fast as a person would. The longest main-thread task is reported as the freeze."""
     page.add_init_script(TASKS)
     begun = time.perf_counter()
@@ -149,8 +149,8 @@ def scrolled(page, address: str, layout: str) -> list[Row]:
     tasks = page.evaluate("window.tasks")
     lines = page.locator("tr[data-hunk]").count()
     return [
-        Row(f"{layout}: until its first lines are there", opened, "ms"),
-        Row(f"{layout}: longest task while {lines:,} lines are scrolled through", max(tasks, default=0.0), "ms", TASK_BAR_MS, tasks),
+        PageFigure(f"{layout}: until its first lines are there", opened, "ms"),
+        PageFigure(f"{layout}: longest task while {lines:,} lines are scrolled through", max(tasks, default=0.0), "ms", TASK_BAR_MS, tasks),
     ]
 
 

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import httpx
 
-from bench.pages.rows import Row, percentile
+from bench.pages.rows import PageFigure, percentile
 from bench.pages.seed import Seeded
 
 RESULTS = 100_000
@@ -139,7 +139,7 @@ def others() -> dict[str, str]:
     }
 
 
-def measure(page, base_url: str, seeded: Seeded) -> list[Row]:
+def measure(page, base_url: str, seeded: Seeded) -> list[PageFigure]:
     rows = [*_queries(seeded), *_plans(seeded)]
     cookies = {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}
     addresses = {f"leaderboard, {name}": f"/leaderboard/?{urlencode(query)}" for name, query in selections().items()}
@@ -147,8 +147,8 @@ def measure(page, base_url: str, seeded: Seeded) -> list[Row]:
     with httpx.Client(base_url=base_url, cookies=cookies, timeout=60, trust_env=False, follow_redirects=True) as client:
         for name, address in addresses.items():
             samples = [_answered(client, address) for _ in range(WARM_UP + TIMES)][WARM_UP:]
-            rows.append(Row(f"{name}: p50", percentile(samples, 0.5), "ms"))
-            rows.append(Row(f"{name}: p95", percentile(samples, 0.95), "ms", PAGE_MS, samples))
+            rows.append(PageFigure(f"{name}: p50", percentile(samples, 0.5), "ms"))
+            rows.append(PageFigure(f"{name}: p95", percentile(samples, 0.95), "ms", PAGE_MS, samples))
     return rows
 
 
@@ -174,7 +174,7 @@ class _Stopwatch:
             self.spent += (time.perf_counter() - begun) * 1000
 
 
-def _queries(seeded: Seeded) -> list[Row]:
+def _queries(seeded: Seeded) -> list[PageFigure]:
     """Measures all queries of the whole page in this process, including sessions, navigation and filters."""
     from django.db import connection
     from django.test import Client
@@ -195,12 +195,12 @@ def _queries(seeded: Seeded) -> list[Row]:
             with connection.execute_wrapper(watch):
                 client.get("/leaderboard/", query)
             samples.append(watch.spent)
-        rows.append(Row(f"queries, {name}: p95", percentile(samples[WARM_UP:], 0.95), "ms", QUERIES_MS, samples[WARM_UP:]))
+        rows.append(PageFigure(f"queries, {name}: p95", percentile(samples[WARM_UP:], 0.95), "ms", QUERIES_MS, samples[WARM_UP:]))
     reading._all, reading.copied = plain, copied
     return rows
 
 
-def _plans(seeded: Seeded) -> list[Row]:
+def _plans(seeded: Seeded) -> list[PageFigure]:
     """Returns how many ranking queries scan the whole results table; none of them should."""
     from django.db import connection
 
@@ -223,4 +223,4 @@ def _plans(seeded: Seeded) -> list[Row]:
         for text, given in asked:
             cursor.execute(f"EXPLAIN {text}", given)
             whole += any(re.search(r"Seq Scan on leaderboard_result\b", line) for (line,) in cursor.fetchall())
-    return [Row("queries that read all results", whole, "", 0.0)]
+    return [PageFigure("queries that read all results", whole, "", 0.0)]

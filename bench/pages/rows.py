@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 
 
 @dataclass(frozen=True)
-class Row:
+class PageFigure:
     """`value` is in `unit`; `bar` is the maximum allowed, or None for a figure that is only reported. `samples` are the individual measurements."""
 
     name: str
@@ -30,7 +30,7 @@ def percentile(samples: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[PageFigure]) -> str:
     """Formats the rows as one table for a terminal."""
     width = max((len(row.name) for row in rows), default=4)
     lines = [f"{'what':{width}}  {'measured':>14}  {'bar':>10}"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.pages.big_timeline import big_timeline
-from bench.pages.rows import Row, percentile
+from bench.pages.rows import PageFigure, percentile
 
 EVENTS = 1_000_000
 FIRST_PICTURE_MS = 1500
@@ -83,7 +83,7 @@ def given() -> bytes | None:
     return gzip.decompress(Path(path).read_bytes()) if path else None
 
 
-def measure(page: Any, base_url: str, seeded: Any) -> list[Row]:
+def measure(page: Any, base_url: str, seeded: Any) -> list[PageFigure]:
     first: list[float] = []
     for _ in range(LOADS):
         page.goto(base_url + seeded.places["timeline"])
@@ -101,14 +101,16 @@ def measure(page: Any, base_url: str, seeded: Any) -> list[Row]:
     before = _processor_seconds(session)
     found = page.locator(".timeline-box").evaluate(MOVES)
     spent = _processor_seconds(session) - before
-    rows = [Row(f"timeline of {events:,} events: first picture after the bytes", max(first), "ms", FIRST_PICTURE_MS, first)]
+    rows = [PageFigure(f"timeline of {events:,} events: first picture after the bytes", max(first), "ms", FIRST_PICTURE_MS, first)]
     every = [sample for samples in found["frames"].values() for sample in samples]
-    rows.append(Row("timeline: a frame of pan or zoom, p95", percentile(every, 0.95), "ms", FRAME_MS, every))
-    rows += [Row(f"timeline: a frame, {name}, p95", percentile(samples, 0.95), "ms", FRAME_MS, samples) for name, samples in found["frames"].items()]
+    rows.append(PageFigure("timeline: a frame of pan or zoom, p95", percentile(every, 0.95), "ms", FRAME_MS, every))
+    rows += [
+        PageFigure(f"timeline: a frame, {name}, p95", percentile(samples, 0.95), "ms", FRAME_MS, samples) for name, samples in found["frames"].items()
+    ]
     # A figure that does not depend on the machine's load: processor time of the main thread, including everything between the frames.
-    rows.append(Row("timeline: processor time of a frame, mean", spent * 1e3 / len(every), "ms"))
-    rows.append(Row("timeline: from one frame to the next, p95", percentile(found["gaps"], 0.95), "ms"))
-    rows.append(Row("timeline: memory of the page's scripts", _memory(page) / 1e6, "MB"))
+    rows.append(PageFigure("timeline: processor time of a frame, mean", spent * 1e3 / len(every), "ms"))
+    rows.append(PageFigure("timeline: from one frame to the next, p95", percentile(found["gaps"], 0.95), "ms"))
+    rows.append(PageFigure("timeline: memory of the page's scripts", _memory(page) / 1e6, "MB"))
     return rows
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from bench.pages.rows import Row, percentile
+from bench.pages.rows import PageFigure, percentile
 from bench.pages.seed import Seeded
 
 OPENINGS = 5
@@ -41,8 +41,8 @@ async ({step, frames}) => {
 """
 
 
-def measure(page, base_url: str, seeded: Seeded) -> list[Row]:
-    rows: list[Row] = []
+def measure(page, base_url: str, seeded: Seeded) -> list[PageFigure]:
+    rows: list[PageFigure] = []
     for name, run in (("20,000 events", seeded.trace), ("50 MB", seeded.heavy)):
         rows += opened(page, f"{base_url}/runs/{run}/", name)
         rows += scrolled(page, name)
@@ -51,7 +51,7 @@ def measure(page, base_url: str, seeded: Seeded) -> list[Row]:
     return rows
 
 
-def opened(page, url: str, name: str) -> list[Row]:
+def opened(page, url: str, name: str) -> list[PageFigure]:
     """Opens the page, each time in a new context with an empty cache."""
     samples = []
     state = page.context.storage_state()
@@ -62,8 +62,8 @@ def opened(page, url: str, name: str) -> list[Row]:
         context.close()
     again = until_usable(page, url)
     return [
-        Row(f"trace, {name}: usable, slowest of {OPENINGS}", max(samples), "ms", OPEN_BAR_MS, samples),
-        Row(f"trace, {name}: opened again", again, "ms"),
+        PageFigure(f"trace, {name}: usable, slowest of {OPENINGS}", max(samples), "ms", OPEN_BAR_MS, samples),
+        PageFigure(f"trace, {name}: opened again", again, "ms"),
     ]
 
 
@@ -74,21 +74,21 @@ def until_usable(page, url: str) -> float:
     return page.evaluate("Number(document.documentElement.dataset.usable)")
 
 
-def scrolled(page, name: str) -> list[Row]:
+def scrolled(page, name: str) -> list[PageFigure]:
     page.wait_for_timeout(1000)
     slow = page.evaluate(SCROLL, {"step": -STEP_PX, "frames": 400})
     fast = page.evaluate(SCROLL, {"step": -STEP_PX * 10, "frames": 200})
     heap = page.evaluate("performance.memory.usedJSHeapSize") / 1e6
     elements = page.evaluate("document.querySelectorAll('*').length")
     return [
-        Row(f"trace, {name}: frame while scrolling, p95", percentile(slow, 0.95), "ms", FRAME_BAR_MS, slow),
-        Row(f"trace, {name}: frame while scrolling ten times as fast, p95", percentile(fast, 0.95), "ms", None, fast),
-        Row(f"trace, {name}: memory of the page", heap, "MB"),
-        Row(f"trace, {name}: elements", elements, ""),
+        PageFigure(f"trace, {name}: frame while scrolling, p95", percentile(slow, 0.95), "ms", FRAME_BAR_MS, slow),
+        PageFigure(f"trace, {name}: frame while scrolling ten times as fast, p95", percentile(fast, 0.95), "ms", None, fast),
+        PageFigure(f"trace, {name}: memory of the page", heap, "MB"),
+        PageFigure(f"trace, {name}: elements", elements, ""),
     ]
 
 
-def searched(page, name: str) -> list[Row]:
+def searched(page, name: str) -> list[PageFigure]:
     """Measures the time from the last keystroke until the hit count for the whole trace appears, including the pause after that keystroke (0.22
     s)."""
     samples = []
@@ -99,10 +99,10 @@ def searched(page, name: str) -> list[Row]:
         page.locator("[data-part=find-count]").filter(has_text=FOUND).wait_for(timeout=PATIENCE_MS)
         samples.append(page.evaluate("performance.now()") - begun)
     page.keyboard.press("Escape")
-    return [Row(f"trace, {name}: search, slowest of {len(samples)}", max(samples), "ms", None, samples)]
+    return [PageFigure(f"trace, {name}: search, slowest of {len(samples)}", max(samples), "ms", None, samples)]
 
 
-def linked(page, url: str, event: int) -> list[Row]:
+def linked(page, url: str, event: int) -> list[PageFigure]:
     """Opens a link to an event in the middle and waits until its entry is visible."""
     page.goto("about:blank")
     page.add_init_script(WATCH_READY)
@@ -114,4 +114,4 @@ def linked(page, url: str, event: int) -> list[Row]:
     )
     if not inside:
         raise RuntimeError("the entry that the link points at is not in view")
-    return [Row("trace, 20,000 events: a link to its middle", spent, "ms", OPEN_BAR_MS, [spent])]
+    return [PageFigure("trace, 20,000 events: a link to its middle", spent, "ms", OPEN_BAR_MS, [spent])]

@@ -30,7 +30,7 @@ from compiler.planning.cost import times
 from verifier.correctness.bounds import judge
 from verifier.jobs import Profile
 from verifier.profiling.diagnosing.cause import Ceilings
-from verifier.report import Environment, Kernel, Report, Timing
+from verifier.report import Environment, ObservedKernel, Report, Timing
 from verifier.source import sha256
 
 COHORT = 64  # number of programs that are loaded and timed in turn
@@ -232,7 +232,11 @@ def _values(prepared: Prepared, index: int) -> tuple[int, ...]:
 def _report(prepared: Prepared, environment: Environment, us: float, kernels: Seen | None) -> Report:
     """Creates the parts of a report that a diagnosis reads."""
     timing = Timing(program_ms=us / 1e3, bounded=True, clock_agrees=True, round_trip_ms=0.0, comparisons=[])
-    rows = [Kernel(name=k.name, calls=k.calls, ms=k.mean_us * k.calls / 1e3, share=k.share, own=k.own) for k in kernels.per_call] if kernels else []
+    rows = (
+        [ObservedKernel(name=k.name, calls=k.calls, ms=k.mean_us * k.calls / 1e3, share=k.share, own=k.own) for k in kernels.per_call]
+        if kernels
+        else []
+    )
     return Report.model_construct(
         task="", program="", tier="quick", precision="fp32-strict", mode="train", status="passed", timing=timing, kernels=rows,
         environment=environment, floor_ms=prepared.plan.floor_ms or None,

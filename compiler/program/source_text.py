@@ -52,7 +52,7 @@ class SourceText:
         first = min([item.lineno, *(d.lineno for d in getattr(item, "decorator_list", []))])
         return self.lines[first - 1 : item.end_lineno]
 
-    def _edits(self, item: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    def _edits(self, item: ast.AST) -> Iterator[tuple[ast.Name | ast.FunctionDef | ast.AsyncFunctionDef, str]]:
         """Yields the nodes with identifiers that change: the class passed to `super`, and renamed methods."""
         for node in ast.walk(item):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super" and node.args:
@@ -66,8 +66,8 @@ class SourceText:
         """Returns the lines of `item` with its edits, which are applied from last to first so that positions remain valid."""
         rows = [line.encode() for line in lines]
         top = (item.end_lineno or item.lineno) - len(lines) + 1
-        for node, name in sorted(self._edits(item), key=lambda edit: (edit[0].lineno, edit[0].col_offset), reverse=True):  # type: ignore[attr-defined]
-            row, at = node.lineno - top, node.col_offset  # type: ignore[attr-defined]
+        for node, name in sorted(self._edits(item), key=lambda edit: (edit[0].lineno, edit[0].col_offset), reverse=True):
+            row, at = node.lineno - top, node.col_offset
             if isinstance(node, ast.Name):
                 length = len(node.id.encode())
             else:

@@ -1,3 +1,4 @@
+// @ts-check
 // Updates heartbeats, queues and states in place every 5 s while the page is visible.
 const devices = document.getElementById("devices");
 

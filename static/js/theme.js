@@ -1,3 +1,4 @@
+// @ts-check
 // Runs before the first paint (as a classic script in <head>), so that a stored theme is applied without a flash.
 (() => {
   const root = document.documentElement;

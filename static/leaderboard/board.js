@@ -1,3 +1,4 @@
+// @ts-check
 // Draws the leaderboard's charts and heat map from the data sent by the server, and redraws them after each change of the filters.
 import "./filters.js";
 import { showCost } from "./cost.js";

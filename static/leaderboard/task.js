@@ -1,3 +1,4 @@
+// @ts-check
 // The charts of a task's page: the record over time, and the speedup against the cost of a run.
 import { draw, styleOf } from "../js/lib/plots.js";
 import { costCells, costChoice } from "./cost.js";

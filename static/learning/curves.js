@@ -1,3 +1,4 @@
+// @ts-check
 // The curves of a training run. They are fetched when the page loads and at every tick of its status, and redrawn only if the file has changed.
 import { draw, styleOf } from "../js/lib/plots.js";
 

@@ -1,3 +1,4 @@
+// @ts-check
 // A form for writing a comment. The text is kept until it has been sent, even if the page is reloaded.
 import { h } from "../js/run/dom.js";
 import { completeMentions } from "./mentions.js";

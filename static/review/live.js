@@ -1,3 +1,4 @@
+// @ts-check
 // One websocket per page, for the number of unread notifications, changes to the review of the run on the page, and its other viewers. Every message
 // is a hint or a complete state (webapp/review/consumers.py), so the server simply sends them again after a reconnect.
 const BACKOFF_MS = [500, 1000, 2000, 4000, 8000, 15000];

@@ -1,3 +1,4 @@
+// @ts-check
 // Completes @names in a textarea with a list below it. A name is chosen with the arrow keys and Enter or Tab, or by a click.
 import { h } from "../js/run/dom.js";
 

@@ -1,3 +1,4 @@
+// @ts-check
 // Keeps the typed text in this browser until it is submitted, across errors, reloads and sign-outs. The key includes the person, so that nobody else
 // who signs in here can see it.
 import { ago } from "../js/lib/ago.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // Shows the budget in words next to the estimate.
 const UNITS = { candidates: "candidates", verifier_minutes: "min on the device", minutes: "min in all", calls: "model calls", tokens: "tokens" };
 

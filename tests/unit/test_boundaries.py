@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -54,13 +55,14 @@ def test_what_needs_more_is_imported_by_nothing_else(folder):
     assert [str(path) for path in users if f"from {name}" in path.read_text() or f"import {name}" in path.read_text()] == []
 
 
-WITHOUT_CIRCLES = ("verifier", "compiler", "agents", "webapp")
+WITHOUT_CIRCLES = ("verifier", "compiler", "agents", "webapp", "stitchwork")
 IN_ROOMS = ("verifier", "compiler", "webapp")
 MOST_FILES = 25  # files directly in any one folder of these packages
 
 
 def internal_imports(tree: ast.AST, modules: set[str]) -> set[str]:
-    """Returns the product's modules that a file imports, including imports within functions; those for type checkers only are left out."""
+    """Returns the product's modules that a file imports, including imports within functions; those for type checkers only are left out. A module's
+    import runs the packages around it, so these are included."""
     found: set[str] = set()
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
@@ -71,7 +73,20 @@ def internal_imports(tree: ast.AST, modules: set[str]) -> set[str]:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
             found |= {name if name in modules else str(node.module) for name in names}
         found |= internal_imports(node, modules)
-    return found & modules
+    return {package for name in found for package in (name, *packages_around(name))} & modules
+
+
+def packages_around(name: str) -> Iterator[str]:
+    while "." in name:
+        name = name.rpartition(".")[0]
+        yield name
+
+
+def graph_of(package: str) -> dict[str, set[str]]:
+    """Returns for each module of a package which others its import runs, except the packages in which it lies: these run before it in any case."""
+    paths = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in sources(package)}
+    found = {name: internal_imports(ast.parse(path.read_text()), set(paths)) for name, path in paths.items()}
+    return {name: targets - set(packages_around(name)) for name, targets in found.items()}
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
@@ -87,16 +102,54 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
 
 @pytest.mark.parametrize("package", WITHOUT_CIRCLES)
 def test_no_file_imports_itself_by_way_of_others(package):
-    paths = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in sources(package)}
-    graph = {name: internal_imports(ast.parse(path.read_text()), set(paths)) for name, path in paths.items()}
-    assert circles(graph) == []
+    assert circles(graph_of(package)) == []
 
 
 def test_a_circle_is_found_within_functions_too():
     graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}
     assert [row[0] for row in circles(graph)] == ["a", "b", "c"]
     tree = ast.parse("if TYPE_CHECKING:\n    import a\ndef f():\n    from p import b\n    from p.c import D\n")
-    assert internal_imports(tree, {"a", "p", "p.b", "p.c"}) == {"p.b", "p.c"}
+    assert internal_imports(tree, {"a", "p", "p.b", "p.c"}) == {"p", "p.b", "p.c"}
+
+
+PRODUCT = ("webapp", "agents", "compiler", "verifier", "stitchwork")
+SAYS_WHY = "# Imports within functions: "  # the same reason for all functions of a module
+
+
+def unexplained_imports(text: str) -> list[int]:
+    """Returns the lines at which a function begins to import modules of the product without a comment on why it does so only then."""
+    if SAYS_WHY in text:
+        return []
+    lines, found = text.splitlines(), set()
+    functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    for node in (inner for function in functions for inner in ast.walk(function)):
+        for block in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
+            imports = [one for one in block if isinstance(one, ast.Import | ast.ImportFrom)] if isinstance(block, list) else []
+            own = [one.lineno for one in imports if imported_roots(ast.Module([one], [])) & set(PRODUCT)]
+            if own and "#" not in lines[own[0] - 1]:
+                found.add(own[0])
+    return sorted(found)
+
+
+@pytest.mark.parametrize("package", PRODUCT)
+def test_an_import_within_a_function_says_why(package):
+    wrong = {str(path.relative_to(ROOT)): unexplained_imports(path.read_text()) for path in sources(package) if "migrations" not in path.parts}
+    assert {path: lines for path, lines in wrong.items() if lines} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("def f():\n    from agents.run import Engine\n", [2]),
+        ("def f():\n    if x:\n        import verifier.cli\n", [3]),
+        ("def f():\n    from agents.run import Engine  # loads torch\n", []),
+        ("# Imports within functions: they load torch.\ndef f():\n    from agents.run import Engine\n", []),
+        ("if TYPE_CHECKING:\n    from agents.run import Engine\n", []),
+        ("def f():\n    import json\n", []),
+    ],
+)
+def test_an_import_without_a_reason_is_found(text, lines):
+    assert unexplained_imports(text) == lines
 
 
 @pytest.mark.parametrize("package", IN_ROOMS)
@@ -104,6 +157,15 @@ def test_no_folder_holds_more_files_than_one_can_look_over(package):
     folders = {path.parent for path in sources(package)}
     crowded = {str(folder.relative_to(ROOT)): count for folder in folders if (count := len(list(folder.glob("*.py")))) > MOST_FILES}
     assert crowded == {}
+
+
+ONE_MEANING = ("Plan", "Row", "Kernel", "Refused", "Verifier")  # other classes have these nouns as the end of a longer name
+
+
+@pytest.mark.parametrize("noun", ONE_MEANING)
+def test_an_ambiguous_noun_names_one_class(noun):
+    definition = re.compile(rf"^\s*class {noun}\b", re.MULTILINE)
+    assert len([path for package in PRODUCT for path in sources(package) for _ in definition.finditer(path.read_text())]) == 1
 
 
 EXECUTING_NAMES = {"exec", "eval", "__import__"}
@@ -187,6 +249,15 @@ def long_statements(path: Path) -> list[str]:
 
 def test_long_sql_stands_in_files_of_its_own():
     assert [found for path in sources("webapp") if "migrations" not in path.parts for found in long_statements(path)] == []
+
+
+WITHOUT_REASON = re.compile(r"# type: ignore(?!\[[\w, -]+\]  # \S)")
+
+
+@pytest.mark.parametrize("package", PRODUCT)
+def test_an_ignored_type_names_its_rule_and_says_why(package):
+    lines = ((path, number, line) for path in sources(package) for number, line in enumerate(path.read_text().splitlines(), start=1))
+    assert [f"{path.relative_to(ROOT)}:{number}" for path, number, line in lines if WITHOUT_REASON.search(line)] == []
 
 
 def test_mypy_leaves_no_module_out():

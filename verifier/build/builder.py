@@ -112,7 +112,7 @@ class Builder:
         """Returns torch's C++ flags for each list of `extra` flags."""
         from torch.utils import cpp_extension
 
-        from verifier.build.extension import read_ninja
+        from verifier.build.extension import read_ninja  # only for a host's first start; every builder starts sooner without it
 
         os.environ.update(frame.message["variables"])
         flags: list[list[str]] = []
@@ -130,7 +130,7 @@ class Builder:
         is loaded."""
         from torch.utils import cpp_extension
 
-        from verifier.build.light import BINDING_HEADER, binding_header
+        from verifier.build.light import BINDING_HEADER, binding_header  # as above
 
         os.environ.update(frame.message["variables"])
         folder = os.path.join(self.home, "precompiled")

@@ -198,7 +198,7 @@ def needs_gpu(failure: dict[str, Any], device: Device) -> bool:
 
 
 def rows(artefacts: Artefacts, device: Device) -> list[dict[str, int | float | str]]:
-    from verifier.profiling.binaries.resource_rows import compiled_kernels
+    from verifier.profiling.binaries.resource_rows import compiled_kernels  # a judge starts without it; only built kernels need it
 
     arch = device.variables("builder").get("STITCH_CUDA_ARCH", "")
     return [kernel.row() for kernel in compiled_kernels(artefacts, arch)[:MAX_KERNELS]]

@@ -21,7 +21,7 @@ def layer_failed(layer: str, error: str) -> None:
 
 def protection() -> Protection:
     """Returns the layers that confine a party on this host."""
-    from verifier.report import Protection
+    from verifier.report import Protection  # parties import this module too, and start without pydantic
 
     layers: list[str] = []
     missing: list[str] = []

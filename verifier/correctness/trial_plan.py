@@ -54,7 +54,7 @@ class Step:
 
 
 @dataclass
-class Plan:
+class TrialPlan:
     """Orders trials so that cheap and revealing trials come first. `first_inputs` draws the inputs with which the task was prepared."""
 
     reference: ReferenceSession

@@ -10,7 +10,7 @@ from verifier.correctness.calling import Calls, Subject
 from verifier.correctness.expectation import SHORT, Expected, Skipped, first_lines
 from verifier.correctness.inputs import DISTRIBUTIONS, MIXED
 from verifier.correctness.not_a_number import NOTE, Asked, judged, prepared
-from verifier.correctness.trial_plan import Plan, Step, Way, Width
+from verifier.correctness.trial_plan import Step, TrialPlan, Way, Width
 from verifier.correctness.weights import DIFFER, Constructions
 from verifier.judge.memory import large
 from verifier.judge.party_failure import PartyFailure
@@ -52,7 +52,7 @@ class Trials(Calls):
             self._bound(verdict, f"the task's state dict does not load strictly ({first_lines(refused)})")
         verdict.wrong = self._no_counterpart()
         begin = self.reference.clock()
-        plan = Plan(self.reference, self.draws, self.original, self.full, lambda: self.first_inputs)
+        plan = TrialPlan(self.reference, self.draws, self.original, self.full, lambda: self.first_inputs)
         for number, step in enumerate(plan.steps(self.expectations) if not verdict.wrong else ()):
             spent = self.reference.clock() - begin - self.program_seconds  # a slow program does not cause trials to be skipped
             if not step.needed and number >= LEAST_TRIALS and spent > self.limits.correctness:
@@ -84,7 +84,7 @@ class Trials(Calls):
         missing = self.constructions.binding.missing(named)
         return f"{DIFFER}: there is nothing that could be the task's {missing[0]}" if missing else ""
 
-    def _wrong(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> str:
+    def _wrong(self, step: Step, plan: TrialPlan, subject: Subject, verdict: Verdict) -> str:
         """Describes what the program gets wrong in this step. Returns an empty string if it is correct."""
         seeded = self.constructions.binding.how == "seeded"
         if (step.kind in ("weights", "constructed again") or (step.kind == "not a number" and self.moves)) and (stale := self._overwritten()):
@@ -118,7 +118,7 @@ class Trials(Calls):
         trial = self._several(step, subject)
         return "" if trial.ok else f"{DIFFER}: {trial.name}: {trial.detail}"
 
-    def _one_or_refused(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> Trial | None:
+    def _one_or_refused(self, step: Step, plan: TrialPlan, subject: Subject, verdict: Verdict) -> Trial | None:
         """Runs a step with other numbers as arguments. A program that raises an error for other numbers may be specialised for the original ones."""
         try:
             return self._one(step, plan, subject, verdict)
@@ -133,7 +133,7 @@ class Trials(Calls):
             self._begin_again(subject)
             return None
 
-    def _one(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> Trial | None:
+    def _one(self, step: Step, plan: TrialPlan, subject: Subject, verdict: Verdict) -> Trial | None:
         """Runs a step with the first alternative that the task can handle. Returns null if it can handle none."""
         reason = "there is nothing to vary"
         for way in step.ways:
@@ -245,7 +245,7 @@ class Trials(Calls):
                 self._call_anew(subject)
         return trial
 
-    def _assumed(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> str:
+    def _assumed(self, step: Step, plan: TrialPlan, subject: Subject, verdict: Verdict) -> str:
         """Explains why a program that fails with other weights is wrong, unless it only transforms its weights in the constructor. Such a program
         fails with any loaded weights. By contrast, a program that assumes a zero bias or a scale of one is correct as long as these stay
         unchanged."""
@@ -262,7 +262,7 @@ class Trials(Calls):
                 return said
         return ""
 
-    def _right_with(self, kept: list[int], step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> bool:
+    def _right_with(self, kept: list[int], step: Step, plan: TrialPlan, subject: Subject, verdict: Verdict) -> bool:
         """Returns whether the program is correct with other weights as long as these state entries stay unchanged."""
 
         def of(way: Way) -> Way:

@@ -106,7 +106,7 @@ class CpuDevice(Device):
     def environment(self) -> Environment:
         import torch
 
-        from verifier.report import Environment
+        from verifier.report import Environment  # the device is opened before pydantic is imported
 
         return Environment(
             device=self.name,

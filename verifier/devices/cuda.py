@@ -149,7 +149,7 @@ class CudaDevice(Device):
     def _build_passes(self) -> None:
         """Builds the judge's kernels once per data folder, which takes a few seconds. Until they are built, or if the build fails, PyTorch operators
         compare the outputs."""
-        from verifier.passes import native
+        from verifier.passes import native  # imports torch, which a device does without until it is opened
 
         nvcc = find_nvcc()
         library = native.build(self.data_dir / "native", nvcc, self.identity.arch) if nvcc else None
@@ -161,7 +161,7 @@ class CudaDevice(Device):
         return nvcc_version()
 
     def environment(self) -> Environment:
-        from verifier.report import Environment
+        from verifier.report import Environment  # the device is opened before pydantic is imported
 
         torch = self._torch
         return Environment(

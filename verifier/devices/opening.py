@@ -7,6 +7,8 @@ from typing import Any
 
 from verifier.devices.base import Device, DeviceError, PartyDevice
 
+# Imports within functions: a process loads only the half, judge's or party's, and the kind of device that it uses.
+
 
 def open_device(name: str, data_dir: Path, later: bool = False) -> Device:
     """Opens `cpu` or `cuda[:N]`. Raises `DeviceError` with instructions on what to install if this host has no such device. With `later`, the caller

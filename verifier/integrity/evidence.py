@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from verifier.report import Kernel, TorchCompute
+from verifier.report import ObservedKernel, TorchCompute
 
 
 class Swallowed(BaseModel):
@@ -19,7 +19,7 @@ class Evidence(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    kernels: list[Kernel] = Field(default=[], max_length=256)  # the judge decides `own` and `share`
+    kernels: list[ObservedKernel] = Field(default=[], max_length=256)  # the judge decides `own` and `share`
     wall_ms: float | None = None  # CPU: time of a call under the profiler
     recorded: int = 0  # GPU: number of calls in the timed form whose device work was recorded
     host_ms: float = 0.0  # GPU: time until forward returned in such a call, including the cost of recording

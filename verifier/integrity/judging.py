@@ -23,7 +23,7 @@ from verifier.integrity.launches import by_library
 from verifier.integrity.sampling.observing import Sampled, key
 from verifier.judge.session import give
 from verifier.profiling.own_kernels import OwnKernels, classified, qualified
-from verifier.report import Class, Finding, Kernel, TorchCompute
+from verifier.report import Class, Finding, ObservedKernel, TorchCompute
 
 CUSTOM, MIXED = 0.5, 0.1
 # The minimum share of own code in the timed calls, as a fraction of its share in later calls, and the probability below which chance does not explain
@@ -54,7 +54,7 @@ _C_FUNCTION = re.compile(r"\b([A-Za-z_]\w*)\s*\([^;{}]*\)\s*\{")
 class Judged:
     """The judgement based on the evidence. If `status` is set, it ends the evaluation."""
 
-    kernels: list[Kernel] = field(default_factory=list)
+    kernels: list[ObservedKernel] = field(default_factory=list)
     torch_compute: list[TorchCompute] = field(default_factory=list)
     own_share: float | None = None
     program_class: Class | None = None
@@ -212,7 +212,7 @@ def _sampled(
     for (library, symbol), share in sampled.own.items():
         name = qualified(symbol) or symbol or "(a function without a name)"
         calls = told[name].calls if name in told else 1.0
-        judged.kernels.append(Kernel(name=name[:300], calls=calls, ms=share * program_ms, share=share, own=True, via=key(library, symbol)))
+        judged.kernels.append(ObservedKernel(name=name[:300], calls=calls, ms=share * program_ms, share=share, own=True, via=key(library, symbol)))
     judged.kernels += _by_library(evidence, sampled, program_ms)
     judged.kernels.sort(key=lambda kernel: -kernel.ms)
     judged.own_share, judged.reason = min(sampled.share, 1.0) if sampled.moments else None, sampled.reason
@@ -222,7 +222,7 @@ def _sampled(
     return (defined, ran) if not bindings else (frozenset(), ran)
 
 
-def _by_library(evidence: Evidence, sampled: Sampled, program_ms: float) -> list[Kernel]:
+def _by_library(evidence: Evidence, sampled: Sampled, program_ms: float) -> list[ObservedKernel]:
     """Breaks down the library's part of the time: by operator if the profiler inside the process saw them, and by file for the rest."""
     others, rest, wall = [kernel for kernel in evidence.kernels if not kernel.own], sum(sampled.library.values()), evidence.wall_ms or 0.0
     seen = min(sum(kernel.ms for kernel in others) / wall, rest) if wall else 0.0
@@ -232,7 +232,7 @@ def _by_library(evidence: Evidence, sampled: Sampled, program_ms: float) -> list
     for name, share in sampled.library.items():
         left = share * (rest - seen) / rest
         if left > UNNAMED:
-            found.append(Kernel(name=name[:300], calls=1.0, ms=left * program_ms, share=left, own=False))
+            found.append(ObservedKernel(name=name[:300], calls=1.0, ms=left * program_ms, share=left, own=False))
     return found
 
 
@@ -258,7 +258,7 @@ def _on_gpu(judged: Judged, evidence: Evidence, source: str, built: list[Library
     own = OwnKernels.of(source, [symbol for library in built for symbol in library.kernels])
     launched_by_library = {(kernel.name, kernel.via) for kernel in evidence.kernels if by_library(kernel.via)}
     # If torch and the program each launched a kernel of the same name, there are two entries for that name.
-    decided: list[Kernel] = []
+    decided: list[ObservedKernel] = []
     for flag in (True, False):
         some = [kernel for kernel in evidence.kernels if ((kernel.name, kernel.via) in launched_by_library) is flag]
         decided += classified(some, own, [kernel.name for kernel in some] if flag else ())[0]

@@ -98,11 +98,10 @@ def _without_triton(source: str, name: str) -> str | None:
     """Empties the body of a `@triton.jit` function; line numbers are preserved."""
     lines = source.splitlines(keepends=True)
     for node in ast.walk(ast.parse(source)):
-        jitted = isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(decorator) for decorator in node.decorator_list)
-        if not jitted or node.name != name:  # type: ignore[attr-defined]
+        if not isinstance(node, ast.FunctionDef) or node.name != name or not any("jit" in ast.unparse(one) for one in node.decorator_list):
             continue
-        first, last = node.body[0], node.body[-1]  # type: ignore[attr-defined]
-        if first.lineno <= node.lineno or last.end_lineno is None:  # type: ignore[attr-defined]
+        first, last = node.body[0], node.body[-1]
+        if first.lineno <= node.lineno or last.end_lineno is None:
             return None
         count = last.end_lineno - first.lineno + 1
         lines[first.lineno - 1 : last.end_lineno] = [" " * first.col_offset + "pass\n", *["\n"] * (count - 1)]

@@ -31,6 +31,7 @@ from verifier.integrity.variants import Variant
 from verifier.jobs import StageEvent, VerifyJob
 from verifier.judge.admission import task_failure
 from verifier.judge.asking import Party
+from verifier.judge.capturing import known_capture
 from verifier.judge.endings import Ended, TaskUnusable, give_reasons, verdict_of
 from verifier.judge.memory import large, too_little
 from verifier.judge.opening import Opening
@@ -335,8 +336,6 @@ class Evaluation:
         return Subject(runner)
 
     def _time(self, trials: Trials) -> None:
-        from verifier.judge.capturing import known_capture
-
         report = self.report
         tournament = self.tournament
         assert tournament is not None

@@ -33,6 +33,7 @@ from verifier.source import SourceError, sha256
 from verifier.startup import bytecode
 from verifier.task import Task
 
+# Imports within functions: a judge starts sooner without what only jobs of one kind need.
 JOB: TypeAdapter[Job] = TypeAdapter(Job)
 
 

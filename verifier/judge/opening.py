@@ -27,7 +27,7 @@ class Opening:
 
     def stage(self) -> Stage:
         """Returns the stage that lasts from the client's first line until the first stage of the job."""
-        from verifier.report import Stage
+        from verifier.report import Stage  # imports pydantic, for which the first steps of a start do not wait
 
         detail = ", ".join(f"{what} at {seconds:.2f}" for what, seconds in self.marks)
         return Stage(name="startup", status="passed", seconds=round(time.monotonic() - self.begun, 4), detail=detail)

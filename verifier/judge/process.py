@@ -73,15 +73,15 @@ def judge(boot: dict[str, Any], channel: Channel) -> int:
         device.begin()
         mark("parties")
         cgroup.sweep()
-        with swift_imports():  # speeds up the torch import, which all of these need
-            from verifier.judge.inbox import Inbox
+        with swift_imports():
+            from verifier.judge.inbox import Inbox  # all of these need torch, whose import is the longest part of a start
             from verifier.judge.judge import Judge
             from verifier.judge.serving import serve
             from verifier.judge.single import answer
         mark("torch")
         device.open()
         mark("device")
-        from verifier.startup.rehearsal import rehearse
+        from verifier.startup.rehearsal import rehearse  # needs torch, which is only now there
 
         rehearse(device)
     except ChannelError:

@@ -19,6 +19,8 @@ from verifier.channel import MAX_ARTEFACTS, Channel, ChannelClosed, Frame
 from verifier.parties.loading import describe
 from verifier.parties.permit import Permit
 
+# Imports within functions: a party is confined before it imports torch, and a role loads only what it needs.
+
 
 def main(argument: str) -> None:
     boot = json.loads(argument)

@@ -122,14 +122,14 @@ class Reference(Role):
     def do_compile(self, frame: Frame) -> dict[str, Any]:
         """Compiles a baseline other than eager. The compilation takes place in its first timed call and is never part of a score."""
         if frame.text("baseline") == "cuda-graph":
-            from verifier.devices.cuda_graph import Graphed
+            from verifier.devices.cuda_graph import Graphed  # only for this baseline; other parties start sooner without it
 
             self.model, self.graphed = Graphed(self.model, frame.message.get("backward")), True
             return {"type": "ok"}
         modes = {"compile": None, "compile-max-autotune": "max-autotune", "compile-reduce-overhead": "reduce-overhead"}
         mode = modes[frame.text("baseline")]
         if self.permit is not None and mode != "max-autotune":
-            from verifier.parties.compiling import Compiling
+            from verifier.parties.compiling import Compiling  # as above
 
             with contextlib.suppress(ImportError, AttributeError):  # the baseline is then frozen while another judge measures
                 Compiling(self.permit, self.device.sync)
@@ -339,7 +339,7 @@ class Reference(Role):
             torch.compiler.cudagraph_mark_step_begin()  # allows its CUDA graphs to overwrite the previous call's outputs
 
     def do_capture(self, frame: Frame) -> dict[str, Any]:
-        from verifier.parties.capturing.capture import capture
+        from verifier.parties.capturing.capture import capture  # imports torch's exporter, which takes seconds and serves only captures
 
         inputs = map_tensors(self.inputs(frame), separate)
         result = capture(self.model, list(inputs), self.source, self.mode)

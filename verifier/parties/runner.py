@@ -138,7 +138,7 @@ class Runner(Role):
     def traced_model(self) -> Any:
         """Returns the model to profile. On the CPU, the program is imported again with its libraries traced; on a GPU, this is not necessary, because
         the profiler records kernels."""
-        from verifier.profiling.own_calls import loaded_extensions, trace_module, traced_calls
+        from verifier.profiling.own_calls import loaded_extensions, trace_module, traced_calls  # as in role.py: only for profiles
 
         if self.device.torch_device != "cpu":
             return self.model

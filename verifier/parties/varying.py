@@ -128,11 +128,11 @@ def varying(seed: int) -> Iterator[None]:
         if persistent and isinstance(tensor, torch.Tensor):
             mode.enlist(tensor, name, False)
 
-    torch.nn.Parameter.__new__ = made  # type: ignore[method-assign]
-    torch.nn.Module.register_buffer = registered  # type: ignore[method-assign]
+    torch.nn.Parameter.__new__ = made  # type: ignore[method-assign]  # replaced while the model is constructed
+    torch.nn.Module.register_buffer = registered  # type: ignore[method-assign]  # as above
     try:
         with mode:
             yield
     finally:
-        torch.nn.Parameter.__new__ = staticmethod(new)  # type: ignore[method-assign]
-        torch.nn.Module.register_buffer = register  # type: ignore[method-assign]
+        torch.nn.Parameter.__new__ = staticmethod(new)  # type: ignore[method-assign]  # as it was
+        torch.nn.Module.register_buffer = register  # type: ignore[method-assign]  # as it was

@@ -57,7 +57,7 @@ def _under_nsight(call: Callable[[], Any], iterations: int, sync: Callable[[], N
 def _under_torch(call: Callable[[], Any], iterations: int, sync: Callable[[], None]) -> bytes:
     from torch.profiler import record_function
 
-    from verifier.profiling.torch_recorder import recording
+    from verifier.profiling.torch_recorder import recording  # other tools need neither it nor torch's profiler
 
     with recording(torch.cuda.is_available()) as recorded:
         for _ in range(iterations):

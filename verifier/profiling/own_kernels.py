@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from verifier.report import Kernel
+from verifier.report import ObservedKernel
 
 # Namespaces and name patterns that only libraries and torch's compiler use, wherever they are defined.
 _LIBRARY = re.compile(
@@ -181,7 +181,7 @@ def is_own(kernel: str, own: frozenset[str]) -> bool:
     return kernel.startswith("_Z") and qualified(kernel).rsplit("::", 1)[-1] in own
 
 
-def classified(kernels: list[Kernel], own: OwnKernels, by_library: Iterable[str] = ()) -> tuple[list[Kernel], float | None]:
+def classified(kernels: list[ObservedKernel], own: OwnKernels, by_library: Iterable[str] = ()) -> tuple[list[ObservedKernel], float | None]:
     """Classifies the device work that a runner recorded: sets `own` and `share` of each entry, and returns the program's own share of the time (null
     if nothing ran). `by_library` holds the names launched by a torch operator or a compiler's graph."""
     taken = set(by_library)

@@ -87,7 +87,7 @@ def party_options(wrapped: bool) -> list[str]:
 
 def make(data_dir: Path) -> str:
     """Generates the byte code and returns the outcome as a sentence."""
-    from verifier.confinement.visible import INSIDE, PACKAGE, path_folders
+    from verifier.confinement.visible import INSIDE, PACKAGE, path_folders  # a judge's start only asks for options, without the folders
 
     folder = data_dir.resolve() / FOLDER
     if not lacking():

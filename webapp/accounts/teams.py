@@ -21,7 +21,7 @@ from webapp.accounts.signed_in import Request
 INVITED = "invitation"  # session key for a person who has opened a link and has no account yet
 
 
-class Refused(ValueError):
+class TeamRefused(ValueError):
     """Raised for a change that the team's rules do not permit. The message explains why, and what to do."""
 
 
@@ -82,7 +82,7 @@ def join(request: HttpRequest, user: User, invitation: Invitation) -> Membership
         if present is None:
             # Check the condition again under the lock, because two people may try to claim the last use of a link concurrently.
             if not _open().filter(pk=invitation.pk).update(uses=F("uses") + 1):
-                raise Refused("This invitation has been used or revoked: ask for a new one.")
+                raise TeamRefused("This invitation has been used or revoked: ask for a new one.")
             present = Membership.objects.create(team=invitation.team, user=user, role=invitation.role)
             detail = {"role": invitation.role, "invitation": invitation.note or str(invitation.pk)}
             audit.record(user if not request.user.is_authenticated else request, invitation.team, "member.joined", user.get_username(), detail)
@@ -100,7 +100,7 @@ def set_role(request: Request, team: Team, member: Membership, role: str) -> Non
         if before == Membership.OWNER:
             _needs_another_owner(team, member, "Make someone else an owner first: a team always needs one.")
         if team.pk == member.user.personal_team_id:
-            raise Refused(f"This is {member.user}'s personal team: they stay its owner.")
+            raise TeamRefused(f"This is {member.user}'s personal team: they stay its owner.")
         Membership.objects.filter(pk=member.pk).update(role=role)
         audit.record(request, team, "member.role", member.user.get_username(), {"before": before, "after": role})
         access_changed()
@@ -111,7 +111,7 @@ def remove(request: Request, team: Team, member: Membership) -> None:
     leaves = member.user_id == request.user.pk
     with transaction.atomic():
         if team.pk == member.user.personal_team_id:
-            raise Refused("You can't leave your personal team." if leaves else f"This is {member.user}'s personal team: they stay in it.")
+            raise TeamRefused("You can't leave your personal team." if leaves else f"This is {member.user}'s personal team: they stay in it.")
         if _locked(team, member).role == Membership.OWNER:
             _needs_another_owner(team, member, "You are the last owner: make someone else an owner first." if leaves else "A team needs an owner.")
         audit.record(request, team, "member.left" if leaves else "member.removed", member.user.get_username())
@@ -125,13 +125,13 @@ def _locked(team: Team, member: Membership) -> Membership:
     Team.objects.select_for_update().get(pk=team.pk)
     found = Membership.objects.filter(pk=member.pk).first()
     if found is None:
-        raise Refused(f"{member.user} is no longer in the team.")
+        raise TeamRefused(f"{member.user} is no longer in the team.")
     return found
 
 
 def _needs_another_owner(team: Team, member: Membership, sentence: str) -> None:
     if not Membership.objects.filter(team=team, role=Membership.OWNER).exclude(pk=member.pk).exists():
-        raise Refused(sentence)
+        raise TeamRefused(sentence)
 
 
 def revoke_token(asker: Asker, token: ApiToken) -> None:

@@ -105,10 +105,10 @@ def set_role(request: Request, team_id: uuid.UUID, member_id: int) -> HttpRespon
     form = RoleForm(request.POST)
     try:
         if not form.is_valid():
-            raise teams.Refused("The role is owner, member or viewer.")
+            raise teams.TeamRefused("The role is owner, member or viewer.")
         teams.set_role(request, found, member, form.cleaned_data["role"])
         messages.success(request, f"{member.user} is {form.cleaned_data['role']} now.")
-    except teams.Refused as error:
+    except teams.TeamRefused as error:
         messages.error(request, str(error))
     return redirect("accounts:team", found.pk)
 
@@ -122,7 +122,7 @@ def remove(request: Request, team_id: uuid.UUID, member_id: int) -> HttpResponse
     found, _ = team_for_page(request, team_id, "view" if leaves else "own")
     try:
         teams.remove(request, found, member)
-    except teams.Refused as error:
+    except teams.TeamRefused as error:
         messages.error(request, str(error))
         return redirect("accounts:team", found.pk)
     messages.success(request, f"You left {found}." if leaves else f"{member.user} is out of the team, and their tokens for it are revoked.")

@@ -14,7 +14,7 @@ from verifier.report import Report
 from webapp.accounts.signed_in import Request
 from webapp.api.calls.caller import needs
 from webapp.api.calls.fields import Number
-from webapp.api.calls.problems import Refused, refusals
+from webapp.api.calls.problems import CallRefused, refusals
 from webapp.runs import artefacts
 from webapp.runs.access import run_for
 from webapp.runs.models import Candidate, Run, Verification
@@ -143,7 +143,7 @@ def get_best_program(request: Request, run_id: uuid.UUID) -> HttpResponse:
     source = candidate_source(run, run.best_candidate) if run.best_candidate is not None else None
     if source is None:
         ended = run.state == "finished"
-        raise Refused(
+        raise CallRefused(
             404, "No program of this run passed." if ended else "The run has not named its best program yet.", run.reason or "Follow its events."
         )
     return python(source.encode(), "best.py")
@@ -181,7 +181,7 @@ def report_of(verification: Verification | None) -> Report:
         raise Http404("no such report")
     evidence = evidence_of(verification)
     if evidence.report is None:
-        raise Refused(404, f"There is no report: {evidence.error or 'the verification has not ended'}.", "Follow the run's events until it has.")
+        raise CallRefused(404, f"There is no report: {evidence.error or 'the verification has not ended'}.", "Follow the run's events until it has.")
     return evidence.report
 
 

@@ -16,7 +16,7 @@ from webapp.accounts.signed_in import Request
 from webapp.api.calls.caller import needs
 from webapp.api.calls.fields import LARGEST, Seq, Text
 from webapp.api.calls.idempotency import HEADER_PARAMETER, once
-from webapp.api.calls.problems import Refused, refusals, retry_after, wrong
+from webapp.api.calls.problems import CallRefused, refusals, retry_after, wrong
 from webapp.api.run_schemas import Asked, address
 from webapp.review import anchors, places, reading, services
 from webapp.review.models import Comment, Thread
@@ -209,7 +209,7 @@ def _row(thread: Thread, request: Request) -> ThreadRow:
     )
 
 
-def _refused(error: services.CommentRefused) -> Refused:
+def _refused(error: services.CommentRefused) -> CallRefused:
     if isinstance(error, services.TooFast):
-        return Refused(429, "You wrote many comments within a minute.", "Wait a moment.", headers=retry_after(A_WHILE))
+        return CallRefused(429, "You wrote many comments within a minute.", "Wait a moment.", headers=retry_after(A_WHILE))
     return wrong("body.text", str(error))

@@ -20,7 +20,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from stitchwork.asking import AsyncApi
 from stitchwork.tools import build_server
 from webapp.accounts import tokens
-from webapp.api.calls.problems import Refused
+from webapp.api.calls.problems import CallRefused
 from webapp.api.stream import header_of, refuse, unauthorised
 from webapp.database import in_thread
 
@@ -39,7 +39,7 @@ def mcp_application(pages: Application) -> Application:
             header = header_of(scope, b"authorization")
             if not header or await in_thread(tokens.authenticate)(header) is None:
                 raise unauthorised(header)
-        except Refused as refused:
+        except CallRefused as refused:
             await refuse(send, refused.problem, refused.headers)
             return
         manager = managers.setdefault(asyncio.get_running_loop(), Manager(pages))

@@ -22,7 +22,7 @@ from webapp.api.calls.caller import needs
 from webapp.api.calls.fields import Text
 from webapp.api.calls.idempotency import HEADER_PARAMETER, once
 from webapp.api.calls.paging import page_of
-from webapp.api.calls.problems import Refused, refusals, wrong
+from webapp.api.calls.problems import CallRefused, refusals, wrong
 from webapp.api.run_schemas import (
     Accepted,
     Asked,
@@ -144,9 +144,9 @@ def fork_run(request: Request, run_id: uuid.UUID, given: Fork) -> HttpResponse:
     needs(request, "submit")
     run, _ = run_for(request, run_id, "act")
     if run.last_seq == 0:
-        raise Refused(409, "This run has not begun.", "Start another run with other settings instead.")
+        raise CallRefused(409, "This run has not begun.", "Start another run with other settings instead.")
     if not run.searches:
-        raise Refused(409, "This run verifies a program: there is nothing that other settings could change.", "Start another verification.")
+        raise CallRefused(409, "This run verifies a program: there is nothing that other settings could change.", "Start another verification.")
     settings = _changed(forks.settings_now(run), given.changes)
     check_settings(settings, "body.changes.")
 
@@ -154,7 +154,7 @@ def fork_run(request: Request, run_id: uuid.UUID, given: Fork) -> HttpResponse:
         try:
             forked = forks.fork_run(run, given.at or run.last_seq, settings, user=request.user)
         except forks.ForkRefused as error:
-            raise Refused(409, str(error)) from None
+            raise CallRefused(409, str(error)) from None
         return 201, detail_of(forked, request, True)
 
     return once(request, run.team, create)
@@ -178,5 +178,5 @@ def _steered(request: Request, run_id: uuid.UUID) -> Run:
     needs(request, "submit")
     run, _ = run_for(request, run_id, "act")
     if run.state == "finished":
-        raise Refused(409, "The run has ended.", "Fork it to go on from one of its events.")
+        raise CallRefused(409, "The run has ended.", "Fork it to go on from one of its events.")
     return run

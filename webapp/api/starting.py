@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from agents.roles import impossible
+from agents.roles.casting import impossible
 from agents.settings import Settings
 from verifier.program import Program
 from verifier.source import SourceError
@@ -13,7 +13,7 @@ from webapp.accounts.access import team_for, teams_with
 from webapp.accounts.models import Team
 from webapp.accounts.signed_in import Request
 from webapp.api.calls.fields import storable
-from webapp.api.calls.problems import Refused, bad_source, wrong
+from webapp.api.calls.problems import CallRefused, bad_source, wrong
 from webapp.fleet.choices import device_choices
 from webapp.runs import services
 from webapp.runs.models import Run
@@ -58,7 +58,7 @@ def check_settings(settings: Settings, where: str = "body.settings.") -> None:
         raise wrong(f"{where}device", f"no verifier has announced {settings.device}", "GET /api/v1/devices lists what there is.")
     reason = impossible(settings, AnnouncedModels())
     if reason:
-        raise Refused(422, f"These settings cannot work together: {reason}.", "GET /api/v1/devices names devices and models.")
+        raise CallRefused(422, f"These settings cannot work together: {reason}.", "GET /api/v1/devices names devices and models.")
 
 
 def start(request: Request, *, source: str, title: str, settings: Settings, program: str | None = None) -> Run:
@@ -67,7 +67,7 @@ def start(request: Request, *, source: str, title: str, settings: Settings, prog
             team=team_for(request), user=request.user, task_source=source, title=title.strip() or "model", settings=settings, program_source=program
         )
     except services.QuotaReached as reached:
-        raise Refused(429, str(reached), "GET /api/v1/runs?state=queued lists those that wait.") from None
+        raise CallRefused(429, str(reached), "GET /api/v1/runs?state=queued lists those that wait.") from None
 
 
 def team_of(request: Request) -> Team:

@@ -25,7 +25,7 @@ from webapp.accounts.models import User
 from webapp.accounts.signed_in import Request, user_of_session
 from webapp.api.calls.fields import LARGEST
 from webapp.api.calls.limits import limit
-from webapp.api.calls.problems import MEDIA_TYPE, TITLES, TOKEN_HINT, ProblemDetails, Refused
+from webapp.api.calls.problems import MEDIA_TYPE, TITLES, TOKEN_HINT, CallRefused, ProblemDetails
 from webapp.api.calls.query import check
 from webapp.api.events import readable_run
 from webapp.database import in_thread
@@ -74,21 +74,21 @@ async def events_stream(scope: Message, receive: Receive, send: Send) -> None:
     """Serve GET /api/v1/runs/ID/events/stream."""
     try:
         if not our_host(scope):
-            raise Refused(400, "This is no name of this installation.", "Ask by a name in ALLOWED_HOSTS.")
+            raise CallRefused(400, "This is no name of this installation.", "Ask by a name in ALLOWED_HOSTS.")
         if header_of(scope, b"origin") and not header_of(scope, b"authorization") and not same_origin(scope):
-            raise Refused(403, "A page of another origin may not follow a run with your session.", TOKEN_HINT)
+            raise CallRefused(403, "A page of another origin may not follow a run with your session.", TOKEN_HINT)
         if scope["method"] != "GET":
-            raise Refused(405, "A stream is read with GET.")
+            raise CallRefused(405, "A stream is read with GET.")
         run, cursor = _run_id(scope), _cursor(scope)
         await _check(scope, run, first=True)
         check(_query(scope), ["after"])
-    except Refused as refused:
+    except CallRefused as refused:
         await refuse(send, refused.problem, refused.headers)
         return
     except DatabaseError as error:
         if not away(error):
             raise
-        gone = Refused(503, SENTENCE, HINT, headers={"Retry-After": RETRY_AFTER})
+        gone = CallRefused(503, SENTENCE, HINT, headers={"Retry-After": RETRY_AFTER})
         await refuse(send, gone.problem, gone.headers)
         return
     writer = asyncio.create_task(_write(scope, send, run, cursor))
@@ -124,7 +124,7 @@ async def _write(scope: Message, send: Send, run: uuid.UUID, cursor: int) -> Non
             if time.monotonic() - checked > CHECK_SECONDS or hub().access_epoch != epoch:
                 try:
                     await _check(scope, run)
-                except Refused:
+                except CallRefused:
                     break  # the client then reconnects and learns the reason
                 checked, epoch = time.monotonic(), hub().access_epoch
             lines = within(await hub().read(follower.feed, cursor, BATCH_EVENTS, PIECE_BYTES), PIECE_BYTES)
@@ -151,7 +151,7 @@ async def _say(send: Send, text: str) -> None:
 
 
 async def _check(scope: Message, run: uuid.UUID, first: bool = False) -> None:
-    """Raise `Refused` if the caller is not authenticated, or is not (or no longer) allowed to see the run."""
+    """Raise `CallRefused` if the caller is not authenticated, or is not (or no longer) allowed to see the run."""
     await in_thread(_allowed)(scope, run, first)
 
 
@@ -172,16 +172,18 @@ def _allowed(scope: Message, run: uuid.UUID, first: bool) -> None:
     try:
         readable_run(asker, run)
     except Http404:
-        raise Refused(404, "There is no such run, or you may not see it.", "GET /api/v1/runs lists those that you can see.") from None
+        raise CallRefused(404, "There is no such run, or you may not see it.", "GET /api/v1/runs lists those that you can see.") from None
     except PermissionDenied as error:
-        raise Refused(403, str(error), "GET /api/v1/me says what you may do.") from None
+        raise CallRefused(403, str(error), "GET /api/v1/me says what you may do.") from None
 
 
-def unauthorised(header: str = "") -> Refused:
+def unauthorised(header: str = "") -> CallRefused:
     """Return a 401 for a request with or without a token."""
     if header:
-        return Refused(401, "This token is unknown, revoked or expired.", TOKEN_HINT, headers={"WWW-Authenticate": 'Bearer error="invalid_token"'})
-    return Refused(401, "This needs a token, or a session of the pages.", TOKEN_HINT, headers={"WWW-Authenticate": 'Bearer realm="stitchwork"'})
+        return CallRefused(
+            401, "This token is unknown, revoked or expired.", TOKEN_HINT, headers={"WWW-Authenticate": 'Bearer error="invalid_token"'}
+        )
+    return CallRefused(401, "This needs a token, or a session of the pages.", TOKEN_HINT, headers={"WWW-Authenticate": 'Bearer realm="stitchwork"'})
 
 
 def _signed_in(scope: Message) -> User | None:
@@ -208,7 +210,7 @@ def _query(scope: Message) -> dict[str, list[str]]:
 def _cursor(scope: Message) -> int:
     text = header_of(scope, b"last-event-id") or _query(scope).get("after", ["0"])[-1] or "0"
     if not (text.isascii() and text.isdecimal() and int(text[:20]) <= LARGEST and len(text) <= 20):
-        raise Refused(400, "The cursor is no event's seq.", "Send the last `id` that you got as Last-Event-ID, or leave it out.")
+        raise CallRefused(400, "The cursor is no event's seq.", "Send the last `id` that you got as Last-Event-ID, or leave it out.")
     return int(text)
 
 

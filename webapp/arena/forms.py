@@ -7,6 +7,8 @@ from typing import Any
 
 from django import forms
 
+from agents.arena.cli import seeds_from
+from agents.arguments import Unusable
 from agents.choices.workflows import SEARCHES
 from agents.settings import Budget
 from webapp.arena.services import MOST_RUNS, Chosen
@@ -74,9 +76,6 @@ class ArenaForm(forms.Form):
             field.widget.attrs["aria-describedby"] = f"{self[name].id_for_label}_help"
 
     def clean_seeds(self) -> list[int]:
-        from agents.arena.cli import seeds_from
-        from agents.arguments import Unusable
-
         try:
             return seeds_from(self.cleaned_data["seeds"])
         except Unusable:

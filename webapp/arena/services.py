@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 from django.http import Http404
 
-from agents.arena.scoring import Row, Score, scores
+from agents.arena.scoring import FinishedRun, Score, scores
 from agents.settings import Budget, Settings
 from verifier.task import Precision
 from webapp.accounts.access import Asker, Right, has_right, require
@@ -81,7 +81,7 @@ class Standing:
     """The current state of an arena."""
 
     entries: list[ArenaRun]
-    rows: list[Row]
+    rows: list[FinishedRun]
 
     @property
     def done(self) -> int:
@@ -110,12 +110,12 @@ def standing(arena: Arena) -> Standing:
     return Standing(entries, [row_of(entry) for entry in entries if entry.run.state == "finished"])
 
 
-def row_of(entry: ArenaRun) -> Row:
+def row_of(entry: ArenaRun) -> FinishedRun:
     """Returns the row of a finished run. A run counts as a success only if a confirmed program is faster."""
     run = entry.run
     spent = {"calls": 0, "tokens": 0, "dollars": 0.0, "candidates": 0, "verifier_seconds": 0.0, "seconds": 0.0, **(run.spent or {})}
     ratio = run.speedup["ratio"] if run.speedup else None
-    return Row(
+    return FinishedRun(
         task=run.title, workflow=run.workflow, seed=entry.seed, success=run.outcome == "improved" and ratio is not None, speedup=ratio,
         outcome=run.outcome, calls=int(spent["calls"]), tokens=int(spent["tokens"]), dollars=spent["dollars"], programs=int(spent["candidates"]),
         verifier_seconds=spent["verifier_seconds"], seconds=spent["seconds"], reason=run.reason[:500], place=str(run.pk),

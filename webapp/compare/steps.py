@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from agents.payloads import CandidateProposed, Plan, PlanEdited, PlanProposed, PlanStep
-from verifier.report import Kernel
+from agents.payloads import CandidateProposed, PlanEdited, PlanPayload, PlanProposed, PlanStep
+from verifier.report import ObservedKernel
 from webapp.compare.sides import Side
 from webapp.runs.models import Candidate
 
@@ -38,13 +38,13 @@ class Step:
     key: tuple[str, ...]  # its operators; ("", kind) for kernels that belong to no step
     title: str
     times: list[int]  # per side: how many times its plan contains the step (a repeated block contains it many times), or 0
-    kernels: list[list[Kernel]]
+    kernels: list[list[ObservedKernel]]
 
     def total(self, at: int) -> float:
         return sum(kernel.ms for kernel in self.kernels[at])
 
     @property
-    def cells(self) -> list[tuple[float | None, list[Kernel], bool, int]]:
+    def cells(self) -> list[tuple[float | None, list[ObservedKernel], bool, int]]:
         """Returns, for each side, the milliseconds per call, the kernels, whether the side is the fastest, and how many times its plan contains the
         step."""
         totals = [self.total(at) if kernels else None for at, kernels in enumerate(self.kernels)]
@@ -82,14 +82,14 @@ def plan_of(side: Side) -> list[PlanStep]:
     steps: list[PlanStep] = []
     for event in events:
         match event.body:
-            case Plan(steps=planned):
+            case PlanPayload(steps=planned):
                 steps = planned
             case CandidateProposed(candidate=number) if side.candidate is not None and number == side.candidate.number:
                 break
     return steps
 
 
-def home(kernel: Kernel, steps: list[Step]) -> Step | None:
+def home(kernel: ObservedKernel, steps: list[Step]) -> Step | None:
     """Returns the step whose operators match the kernel's name best or, for a library kernel, the only step of its kind."""
     name = re.sub(r"\W+", "_", kernel.name.lower())
     scored = [(share(name, step), -at, step) for at, step in enumerate(steps)]

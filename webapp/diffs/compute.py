@@ -26,7 +26,7 @@ HUNK_GAP = 3  # unchanged lines that separate two hunks
 Kind = Literal["equal", "changed", "deleted", "inserted", "moved-out", "moved-in"]
 
 
-class Row(NamedTuple):
+class LinePair(NamedTuple):
     """An aligned pair of lines, one from each side. `old` and `new` are 1-based; 0 means that the side has no line."""
 
     kind: Kind
@@ -55,7 +55,7 @@ class Hunk:
 
 @dataclass(frozen=True)
 class Diff:
-    rows: tuple[Row, ...] = ()
+    rows: tuple[LinePair, ...] = ()
     hunks: tuple[Hunk, ...] = ()
     moves: tuple[Move, ...] = ()
     inserted: int = 0
@@ -107,7 +107,7 @@ class _Table:
     after: Sequence[str]
     deadline: float
     coarser: str
-    rows: list[Row] = field(default_factory=list)
+    rows: list[LinePair] = field(default_factory=list)
 
     def fill(self, changed: Sequence[Change], moved: Sequence[Move]) -> None:
         out = {move.old + k: move.new + k for move in moved for k in range(move.count)}
@@ -120,7 +120,7 @@ class _Table:
         self._equal(a, c, len(self.before) - a)
 
     def _equal(self, old: int, new: int, count: int) -> None:
-        self.rows += [Row("equal", old + i + 1, new + i + 1) for i in range(count)]
+        self.rows += [LinePair("equal", old + i + 1, new + i + 1) for i in range(count)]
 
     def _changed(self, a: int, b: int, c: int, d: int, out: dict[int, int], come: dict[int, int]) -> None:
         """Adds the rows of one change. Moved lines stay unpaired, and the lines between them are paired block by block."""
@@ -130,18 +130,18 @@ class _Table:
             old_part, old_moved = left[index] if index < len(left) else (range(0), False)
             new_part, new_moved = right[index] if index < len(right) else (range(0), False)
             if old_moved:
-                self.rows += [Row("moved-out", i + 1, 0, other=out[i] + 1) for i in old_part]
+                self.rows += [LinePair("moved-out", i + 1, 0, other=out[i] + 1) for i in old_part]
                 old_part = range(0)
             if new_moved:
-                self.rows += [Row("moved-in", 0, j + 1, other=come[j] + 1) for j in new_part]
+                self.rows += [LinePair("moved-in", 0, j + 1, other=come[j] + 1) for j in new_part]
                 new_part = range(0)
             for i, j in self._pairs(old_part, new_part):
                 if j is None:
-                    self.rows.append(Row("deleted", old_part[i] + 1, 0))  # type: ignore[index]  # at most one of a pair is null
+                    self.rows.append(LinePair("deleted", old_part[i] + 1, 0))  # type: ignore[index]  # at most one of a pair is null
                 elif i is None:
-                    self.rows.append(Row("inserted", 0, new_part[j] + 1))
+                    self.rows.append(LinePair("inserted", 0, new_part[j] + 1))
                 else:
-                    self.rows.append(Row("changed", old_part[i] + 1, new_part[j] + 1))
+                    self.rows.append(LinePair("changed", old_part[i] + 1, new_part[j] + 1))
 
     def _pairs(self, old: range, new: range) -> list[Pair]:
         if not old or not new:
@@ -154,14 +154,14 @@ class _Table:
             found = positional(len(old), len(new))
         return found
 
-    def numbered(self, hunks: Sequence[Hunk]) -> list[Row]:
+    def numbered(self, hunks: Sequence[Hunk]) -> list[LinePair]:
         """Returns the rows with their hunk numbers."""
         olds, news = [hunk.old[0] for hunk in hunks], [hunk.new[0] for hunk in hunks]
         found, at = [], 0
         for row in self.rows:
             if row.kind != "equal":
                 at = bisect_right(olds, row.old - 1) if row.old else bisect_right(news, row.new - 1)
-                row = Row(row.kind, row.old, row.new, at, row.other)
+                row = LinePair(row.kind, row.old, row.new, at, row.other)
             found.append(row)
         return found
 
@@ -210,7 +210,7 @@ class Fold:
     header: bool = False
 
 
-def folds(rows: Sequence[Row], keep: Collection[int] = (), header: int = 0) -> list[Fold]:
+def folds(rows: Sequence[LinePair], keep: Collection[int] = (), header: int = 0) -> list[Fold]:
     """Returns the row ranges that a page folds. Lines of the newer side in `keep` (1-based, lines with findings) are never folded. The first `header`
     lines of the newer side precede its first kernel. They contain imports, includes and helpers, which are rarely the reason to open a diff."""
     kept = set(keep)
@@ -231,7 +231,7 @@ def folds(rows: Sequence[Row], keep: Collection[int] = (), header: int = 0) -> l
     return found
 
 
-def _key(rows: Sequence[Row], near: Sequence[bool], index: int, header: int) -> str:
+def _key(rows: Sequence[LinePair], near: Sequence[bool], index: int, header: int) -> str:
     if rows[index].kind in ("moved-out", "moved-in"):
         return rows[index].kind
     if not rows[index].old and rows[index].new <= header:

@@ -11,7 +11,7 @@ BEHIND_RUNS = -10  # runs waiting for a verdict come first
 @app.task(name="measure_hunk", pass_context=True)
 async def measure_hunk(context: JobContext, hunk_id: int, attempt: int) -> None:
     """Measures one hunk on this verifier's device."""
-    from webapp.diffs.measuring import execute
+    from webapp.diffs.measuring import execute  # only verifiers run this; the web process, which enqueues, starts without it
 
     worker = context.additional_context["verifier"]
     await execute(worker.client, worker.row, hunk_id, attempt)

@@ -45,7 +45,7 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Plan:
+class MeasurementCost:
     """The cost of measuring a pair, before it is requested. Seconds are device time."""
 
     hunks: list[Reverted]
@@ -68,7 +68,7 @@ class Plan:
         return self.jobs * self.job_seconds[tier]
 
 
-def plan(old: Side, new: Side) -> Plan:
+def plan(old: Side, new: Side) -> MeasurementCost:
     """Plans the measurement. Raises `NotMeasurable`."""
     found = compute(old.source, new.source)
     if found.refused:
@@ -78,7 +78,7 @@ def plan(old: Side, new: Side) -> Plan:
             f"There are {len(found.hunks)} hunks between these two; {MOST_HUNKS} at most are measured. Choose programs that are nearer to each other."
         )
     terms = terms_of(new)
-    return Plan(reverted_hunks(found, old.source, new.source), terms, *_job_seconds(new), _device(terms.queue), _waiting(terms.queue))
+    return MeasurementCost(reverted_hunks(found, old.source, new.source), terms, *_job_seconds(new), _device(terms.queue), _waiting(terms.queue))
 
 
 def terms_of(side: Side) -> Terms:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from django.utils.safestring import SafeString, mark_safe
 
 from webapp.diffs.anatomy import anatomy
-from webapp.diffs.compute import HUNK_GAP, Diff, Fold, Hunk, Row, folds
+from webapp.diffs.compute import HUNK_GAP, Diff, Fold, Hunk, LinePair, folds
 from webapp.diffs.highlight import Span, colours_of
 from webapp.diffs.lines import Range, lines_of, word_marks
 from webapp.diffs.notes import Note, Notes
@@ -162,10 +162,10 @@ class Table:
         cell = f'<td colspan="{self.columns}"><span class="fold-tools">{steps}{whole}</span><span class="fold-text">{text}</span></td>'
         return f'<tr class="fold{tone}" data-begin="{fold.begin}" data-end="{fold.end}">{cell}</tr>'
 
-    def _marks(self, row: Row) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
+    def _marks(self, row: LinePair) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
         return word_marks(self.before[row.old - 1], self.after[row.new - 1]) if row.kind == "changed" else ((), ())
 
-    def _split(self, row: Row, sides: str) -> list[str]:
+    def _split(self, row: LinePair, sides: str) -> list[str]:
         changed = row.kind != "equal"
         old_marks, new_marks = self._marks(row)
         out, come = row.kind == "moved-out", row.kind == "moved-in"
@@ -183,7 +183,7 @@ class Table:
             f'<td class="src {side} {tone}"{self._place(side, line)}>{line_html(colours.line(line), marks)}</td>'
         )
 
-    def _inline(self, row: Row, sides: str) -> list[str]:
+    def _inline(self, row: LinePair, sides: str) -> list[str]:
         old_marks, new_marks = self._marks(row)
         if sides == "old":
             tone, sign, word = ("moved", "↷", "moved away") if row.kind == "moved-out" else ("del", "−", "removed")
@@ -207,7 +207,7 @@ class Table:
         return [_note(note, self.columns) for note in self.notes.get(line, ())]
 
 
-def _hunk(row: Row) -> str:
+def _hunk(row: LinePair) -> str:
     return f' data-hunk="{row.hunk}"' if row.kind != "equal" else ""
 
 

@@ -21,7 +21,7 @@ ANSWER_BYTES = 10_000
 SECONDS = 20
 
 
-class Refused(RuntimeError):
+class ConnectRefused(RuntimeError):
     """Raised if this host cannot be connected. The message explains why, and what to do."""
 
 
@@ -33,11 +33,11 @@ def ask(base: str, token: str) -> dict[str, str]:
         with urllib.request.urlopen(request, timeout=SECONDS) as answer:
             said = json.loads(answer.read(ANSWER_BYTES))
     except urllib.error.HTTPError as error:
-        raise Refused(_sentence(error)) from None
+        raise ConnectRefused(_sentence(error)) from None
     except (OSError, ValueError) as error:
-        raise Refused(f"{base} does not answer ({error}): is this the address that your browser shows, and does this host reach it?") from None
+        raise ConnectRefused(f"{base} does not answer ({error}): is this the address that your browser shows, and does this host reach it?") from None
     if not isinstance(said, dict) or not {"database_url", "data_dir"} & said.keys():
-        raise Refused(f"{base} is not a Stitchwork of this version")
+        raise ConnectRefused(f"{base} is not a Stitchwork of this version")
     return said
 
 
@@ -63,7 +63,7 @@ def command(said: dict[str, str], devices: str, data: Path) -> tuple[list[str], 
     and does not need another."""
     if "data_dir" in said:
         if not Path(said["data_dir"]).is_dir():
-            raise Refused("the database listens to the machine of the pages alone: docs/how-to/two-hosts.md says how to move it")
+            raise ConnectRefused("the database listens to the machine of the pages alone: docs/how-to/two-hosts.md says how to move it")
         device = devices.split()[0] if devices else "cuda:0"
         return [sys.executable, str(ROOT / "manage.py"), "verifier", "--device", device], {
             "DATA_DIR": said["data_dir"],
@@ -88,9 +88,9 @@ def main() -> int:
         elif kept(data).exists():
             said = {"database_url": kept(data).read_text().strip()}
         else:
-            raise Refused("give the address of the pages and a token: both are in the command of the page “Connect a GPU”")
+            raise ConnectRefused("give the address of the pages and a token: both are in the command of the page “Connect a GPU”")
         line, more = command(said, " ".join(given.device), data)
-    except Refused as error:
+    except ConnectRefused as error:
         print(f"stitchwork: {error}", file=sys.stderr)
         return 1
     os.chdir(ROOT)

@@ -22,7 +22,7 @@ SHOWN = 100  # maximum number of uses listed on a strategy's page
 
 
 @dataclass(frozen=True)
-class Row:
+class StrategyRecord:
     strategy: Strategy
     record: Score
 
@@ -34,7 +34,7 @@ def strategies(request: Request) -> HttpResponse:
     chosen = [s for s in CATALOGUE if _fits(s, device, bottleneck, text)]
     records = _records(request, device)
     families = [
-        {"name": name, "about": about, "rows": [Row(s, records.get(s.name, score([]))) for s in chosen if s.family == name]}
+        {"name": name, "about": about, "rows": [StrategyRecord(s, records.get(s.name, score([]))) for s in chosen if s.family == name]}
         for name, about in FAMILIES.items()
     ]
     context = {

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from agents.made import between
 
 if TYPE_CHECKING:
-    from webapp.leaderboard.ranking import Row
+    from webapp.leaderboard.ranking import BoardRow
 
 Kind = Literal["solved", "interval", "share", "dollars", "count", "seconds"]  # format of a value
 
@@ -38,14 +38,14 @@ class Column:
     over: Literal["mean", "median"] = "mean"
     axis: str = ""  # axis title in the cost plot; empty if the column is not plotted
 
-    def figure(self, row: Row, against: str = "") -> Any:
+    def figure(self, row: BoardRow, against: str = "") -> Any:
         """Return a number or an interval, or None if nothing was measured.
 
         `against` is the baseline of the selection: "best" or eager.
         """
         return row.costs[self.key] if self.source else FIGURES[self.key](row, against)
 
-    def value(self, row: Row, against: str) -> float | None:
+    def value(self, row: BoardRow, against: str) -> float | None:
         """Return the sort key of a row for this column."""
         found = self.figure(row, against)
         value: float | None = found.ratio if self.kind == "interval" else found
@@ -101,7 +101,7 @@ COLUMNS = (
         least_first=True, source="faster_after", over="median",
     ),
 )  # fmt: skip
-FIGURES: dict[str, Callable[[Row, str], Any]] = {  # the columns that are not costs
+FIGURES: dict[str, Callable[[BoardRow, str], Any]] = {  # the columns that are not costs
     "passed": lambda row, against: row.passed,
     "geo": lambda row, against: row.against(against),
     "other": lambda row, against: row.against("" if against == "best" else "best"),

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, create_model
 
 from verifier.report import CLOCK
 from webapp.leaderboard.columns import COLUMNS, Column, Kind
-from webapp.leaderboard.ranking import Board, Row
+from webapp.leaderboard.ranking import Board, BoardRow
 from webapp.leaderboard.scoring import Interval
 
 VERSION = 4
@@ -178,7 +178,7 @@ def board_file(board: Board) -> BoardFile:
     )  # fmt: skip
 
 
-def _entry_row(row: Row, tasks: int) -> EntryRow:
+def _entry_row(row: BoardRow, tasks: int) -> EntryRow:
     counts = Counts(
         rank=row.rank, entry=row.name.short, entry_id=row.key, baseline=row.baseline, tasks=tasks, tried=row.tried, runs=row.runs,
         other_class=row.other_class, left_out=row.left_out, surely_fast_p=row.sure,

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from webapp.leaderboard.columns import COSTS
 from webapp.leaderboard.filters import SOLVING
-from webapp.leaderboard.ranking import Board, Row
+from webapp.leaderboard.ranking import Board, BoardRow
 
 PLOTTED = [column for column in COSTS if column.axis]  # plotted one at a time against the speedup
 MOST_CURVES = 10  # entries; more curves would be indistinguishable
@@ -38,14 +38,14 @@ def plotted() -> list[dict[str, str]]:
     return [{"key": column.key, "title": column.axis, "short": column.title, "kind": column.kind} for column in PLOTTED]
 
 
-def _curve(board: Board, row: Row) -> dict[str, Any]:
+def _curve(board: Board, row: BoardRow) -> dict[str, Any]:
     return {
         "key": row.key, "name": row.name.short, "baseline": row.baseline, "rank": row.rank, "tried": row.tried, "solved": row.passed,
         "ratios": [float(f"{ratio:.6g}") for ratio in row.ratios],
     }  # fmt: skip
 
 
-def _point(board: Board, row: Row) -> dict[str, Any]:
+def _point(board: Board, row: BoardRow) -> dict[str, Any]:
     mean = row.against(board.filters.against)
     return {
         "name": row.name.short, "rank": row.rank, "costs": {column.key: row.costs[column.key] for column in PLOTTED},

@@ -31,7 +31,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Row:
+class BoardRow:
     """The figures of one entry or one baseline over the selected tasks. Each cost is the mean over the runs that count."""
 
     key: str  # an entry's number, or a baseline's name
@@ -79,14 +79,14 @@ class Board:
     suite: Chosen | None
     tasks: list[Task]  # tasks that count
     flagged: list[Task]  # tasks whose results prove little
-    rows: list[Row]
+    rows: list[BoardRow]
     left_out: int
     grid: Grid
     options: Options
     unknown_suite: bool = False
 
     @property
-    def entries(self) -> list[Row]:
+    def entries(self) -> list[BoardRow]:
         return [row for row in self.rows if not row.baseline]
 
 
@@ -210,7 +210,7 @@ def _tasks(rows: Columns, judged: list[tuple[int, int, int]], suite: Chosen | No
 
 def _rows(
     filters: Filters, rows: Columns, judged: list[tuple[int, int, int]], tasks: list[Task], entries: dict[int, Entry]
-) -> tuple[list[Row], Grid]:
+) -> tuple[list[BoardRow], Grid]:
     order = sorted({*rows.entry.tolist(), *(entry for entry, _, _ in judged)})
     at_entry = {entry: position for position, entry in enumerate(order)}
     at_task = {task.subject: position for position, task in enumerate(tasks) if task.subject is not None}
@@ -243,7 +243,7 @@ def _spread(column: np.ndarray, at: np.ndarray, nothing: float | bool) -> np.nda
 
 def _entries(
     filters: Filters, grid: Grid, rows: Columns, entries: dict[int, Entry], measured: dict[str, np.ndarray], confirmed: np.ndarray, solved: np.ndarray
-) -> list[Row]:
+) -> list[BoardRow]:
     means = _means(measured, solved)
     against = filters.against or "eager"
     shares = {name: fast(measured[name], solved, filters.p) for name in (against, f"{against}_low")}
@@ -255,7 +255,7 @@ def _entries(
             continue  # the entry has only flagged tasks
         ratios = measured[against][position][solved[position]]
         found.append(
-            Row(
+            BoardRow(
                 key=str(entry), name=named(entries[entry]) if entry in entries else Name("–", ""), baseline=False, passed=int(solved[position].sum()),
                 tried=len(mine), runs=int(rows.runs[mine].sum()), other_class=int((confirmed[position] & ~solved[position]).sum()),
                 left_out=outs[position], eager=means["eager"][position], best=means["best"][position], fast=float(shares[against][position]),
@@ -272,7 +272,7 @@ def _means(measured: dict[str, np.ndarray], solved: np.ndarray) -> dict[str, lis
     return {"eager": found[: len(solved)], "best": found[len(solved) :]}
 
 
-def _baselines(filters: Filters, measured: dict[str, np.ndarray], confirmed: np.ndarray) -> list[Row]:
+def _baselines(filters: Filters, measured: dict[str, np.ndarray], confirmed: np.ndarray) -> list[BoardRow]:
     """Return the baselines, read from the reports of the same rows.
 
     The value for a task is the geometric mean over all of its rows. The intervals reflect only the choice of tasks.
@@ -296,7 +296,7 @@ def _baselines(filters: Filters, measured: dict[str, np.ndarray], confirmed: np.
     means = _means(stacked | nothing, covered)
     shares = fast(stacked[against], covered, filters.p)
     return [
-        Row(
+        BoardRow(
             key=name, name=Name(BASELINES[name], "baseline, measured with every result"), baseline=True, passed=int(covered[at].sum()),
             tried=int(covered[at].sum()), runs=0, other_class=0, left_out=0, eager=means["eager"][at], best=means["best"][at],
             fast=float(shares[at]), sure=float(shares[at]), ratios=np.sort(stacked[against][at][covered[at]]).tolist(),
@@ -305,11 +305,11 @@ def _baselines(filters: Filters, measured: dict[str, np.ndarray], confirmed: np.
     ]  # fmt: skip
 
 
-def _ranked(filters: Filters, rows: list[Row]) -> list[Row]:
+def _ranked(filters: Filters, rows: list[BoardRow]) -> list[BoardRow]:
     """Return the rows in the requested order. Baselines are placed by value but have no rank."""
     column = SORTED[filters.sort or USUAL]
 
-    def key(row: Row) -> tuple[Any, ...]:
+    def key(row: BoardRow) -> tuple[Any, ...]:
         mean, value = row.against(filters.against).ratio, column.value(row, filters.against)
         if column.least_first:
             return (row.baseline, value is None, value or 0.0, -mean)

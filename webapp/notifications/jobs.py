@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from django.utils import timezone
 from procrastinate.contrib.django import app
 
+from webapp.notifications import posting
+from webapp.notifications.messages import body
+from webapp.notifications.models import FAILED, SENT, WAITING, Delivery
 from webapp.runs.jobs import ORCHESTRATOR
 
 BACK_OFF = (10, 60, 300, 1800, 7200)  # seconds before each retry; after the last retry, the message is marked as failed
@@ -16,12 +20,6 @@ KEPT = 50  # number of messages listed per hook
 def deliver_hook(delivery: int) -> None:
     """Makes one delivery attempt and, if it fails, queues the next one. Does nothing if the message has already been sent or its hook has been
     disabled."""
-    from django.utils import timezone
-
-    from webapp.notifications.messages import body
-    from webapp.notifications.models import FAILED, SENT, WAITING, Delivery
-    from webapp.notifications.posting import PostFailed, post
-
     found = Delivery.objects.select_related("hook").filter(pk=delivery, state=WAITING).first()
     if found is None:
         return
@@ -32,8 +30,8 @@ def deliver_hook(delivery: int) -> None:
     else:
         try:
             content, headers = body(found.hook, found.message)
-            found.said, found.state, found.ended_at, found.next_at = post(found.hook.url, content, headers), SENT, timezone.now(), None
-        except PostFailed as failure:
+            found.said, found.state, found.ended_at, found.next_at = posting.post(found.hook.url, content, headers), SENT, timezone.now(), None
+        except posting.PostFailed as failure:
             found.said = str(failure)[:300]
             again = None if failure.final or found.attempts > len(BACK_OFF) else BACK_OFF[found.attempts - 1]
             found.next_at = now + timedelta(seconds=again) if again is not None else None

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 
+from django.core.mail import EmailMessage
 from procrastinate.contrib.django import app
 
+from webapp.review.kinds import sentence
+from webapp.review.models import Notification
 from webapp.runs.jobs import ORCHESTRATOR
 
 
 @app.task(name="mail_notification", queue=ORCHESTRATOR, retry=3)
 def mail_notification(notification: int) -> None:
     """Sends one notification by mail. Does nothing if it has already been read or deleted."""
-    from django.core.mail import EmailMessage
-
-    from webapp.review.kinds import sentence
-    from webapp.review.models import Notification
-
     found = Notification.objects.select_related("user", "run", "thread", "comment", "verdict", "actor").filter(pk=notification, read_at=None).first()
     if found is None or not found.user.email:
         return

@@ -14,7 +14,7 @@ SOON = 5  # priority: a person is waiting for it while typing, and it takes only
 
 @app.task(name="try_out", pass_context=True)
 async def try_out(context: JobContext, try_out_id: str) -> None:
-    from webapp.tasks.admitting import execute
+    from webapp.tasks.admitting import execute  # only verifiers run this; the web process, which enqueues, starts without it
 
     verifier = context.additional_context["verifier"]
     await execute(verifier.client, verifier.row.name, uuid.UUID(try_out_id))

@@ -9,7 +9,7 @@ from django import forms
 
 from agents.choices.limits import LIMITS
 from agents.choices.workflows import DEFAULT, ROLES, SEARCHES, SIDE_BY_SIDE
-from agents.roles import impossible
+from agents.roles.casting import impossible
 from agents.settings import MOST_WORKERS, Budget, Settings
 from webapp.accounts.models import Team
 from webapp.arena.preferred import preferred

@@ -154,7 +154,7 @@ def row_headline(run: Run) -> Headline:
 @register.simple_tag
 def verification_headline(row: Verification | None) -> Headline:
     """Return the headline of one verification."""
-    from webapp.runs.pages.headline import of_verification
+    from webapp.runs.pages.headline import of_verification  # as above
 
     return of_verification(row)
 

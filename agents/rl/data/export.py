@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.rl.data.leaks import LeakReport, leaks, split
-from agents.rl.data.rows import Row, RunTrace, rows_of
+from agents.rl.data.rows import DataRow, RunTrace, rows_of
 from agents.rl.data.scrub import Scrubber
 from agents.rl.data.writing import Format, write_json, write_rows
 
@@ -27,7 +27,7 @@ class LeaksFound(RuntimeError):
 
 @dataclass
 class Collected:
-    rows: list[Row] = field(default_factory=list)
+    rows: list[DataRow] = field(default_factory=list)
     runs: int = 0
     skipped: Counter[str] = field(default_factory=Counter)  # reasons for leaving rows out, without candidate numbers
     unusable: dict[str, str] = field(default_factory=dict)  # reasons why runs are unusable, keyed by the runs' names
@@ -57,26 +57,26 @@ def collect(traces: Iterable[tuple[str, RunTrace | str]], scrubber: Scrubber, sa
     return found
 
 
-def with_splits(rows: Sequence[Row], seed: int, fixed: Mapping[str, str]) -> list[Row]:
+def with_splits(rows: Sequence[DataRow], seed: int, fixed: Mapping[str, str]) -> list[DataRow]:
     given = split({row.task_sha: row.task for row in rows}, seed, fixed)
     return [replace(row, split=given[row.task_sha]) for row in rows]
 
 
-def leak_report(rows: Sequence[Row], held_out: Mapping[str, str]) -> LeakReport:
+def leak_report(rows: Sequence[DataRow], held_out: Mapping[str, str]) -> LeakReport:
     """Returns the similarities between the training rows and both the other splits and `held_out`, which maps names to sources."""
     train = {row.task_sha: row.task for row in rows if row.split == TRAIN}
     others = {f"{row.split}:{row.task_sha}": row.task for row in rows if row.split != TRAIN}
     return leaks(train, {**others, **held_out})
 
 
-def without_leaks(rows: Sequence[Row], report: LeakReport) -> list[Row]:
+def without_leaks(rows: Sequence[DataRow], report: LeakReport) -> list[DataRow]:
     leaking = {leak.train for leak in report.leaks} | set(report.unread)
     return [row for row in rows if row.split != TRAIN or row.task_sha not in leaking]
 
 
-def with_few_cheats(rows: Sequence[Row]) -> list[Row]:
+def with_few_cheats(rows: Sequence[DataRow]) -> list[DataRow]:
     """Limits cheats to a share of at most `MOST_CHEATS` of each split; their ids determine which ones are kept."""
-    kept: list[Row] = []
+    kept: list[DataRow] = []
     for name in dict.fromkeys(row.split for row in rows):
         mine = [row for row in rows if row.split == name]
         cheats = sorted((row for row in mine if row.quality == "cheat"), key=lambda row: row.id)
@@ -133,7 +133,7 @@ def read_splits(path: Path) -> dict[str, str]:
     return found
 
 
-def _manifest(collected: Collected, rows: Sequence[Row], report: LeakReport, seed: int, dropped: int) -> dict[str, Any]:
+def _manifest(collected: Collected, rows: Sequence[DataRow], report: LeakReport, seed: int, dropped: int) -> dict[str, Any]:
     return {
         "version": VERSION,
         "seed": seed,

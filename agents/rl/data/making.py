@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from agents.local import Client
 from agents.rl.data.qualities import Written, borne_out, cheat, honest, wrong_program, wrong_task
-from agents.rl.data.rows import Kind, Row, feedback, figures, slim_json
+from agents.rl.data.rows import DataRow, Kind, feedback, figures, slim_json
 from agents.rl.data.scrub import Scrubber
 from agents.rl.data.synthetic import SyntheticTask, drawn
 from agents.rl.reward import score
@@ -138,7 +138,7 @@ class _Maker:
         self.task, self.client, self.device, self.rng = task, client, device, rng
         self.settled = True  # false after any verdict caused by a host failure
 
-    async def rows(self) -> list[Row]:
+    async def rows(self) -> list[DataRow]:
         found = [(written, report) for written in await self._written() if (report := await self._judged(written)) is not None]
         by = {written.quality: (written, report) for written, report in found if borne_out(written, report)}
         rows = [self._row(*by[quality], None, "write") for quality in ("tuned", "slow", "cheat") if quality in by]
@@ -168,11 +168,11 @@ class _Maker:
             return None
         return result.report
 
-    def _row(self, written: Written, report: Report, before: tuple[Written, Report] | None, kind: Kind) -> Row:
+    def _row(self, written: Written, report: Report, before: tuple[Written, Report] | None, kind: Kind) -> DataRow:
         skill: Skill = "write" if before is None else "improve"
         scored = score(report, self.task.source, written.source, skill, before=Before(before[1]) if before else None)
         key = f"synthetic:{kind}:{report.task}:{report.program}:{before[1].program if before else ''}"
-        return Row(
+        return DataRow(
             id=hashlib.sha256(key.encode()).hexdigest()[:24],
             skill=skill,
             kind=kind,

@@ -38,7 +38,7 @@ class RunTrace:
 
 
 @dataclass(frozen=True)
-class Row:
+class DataRow:
     """One row, which is flat so that every field becomes a Parquet column. These fields contain JSON as text: `diagnosis_before`, `report_before`,
     `report`, `components`."""
 
@@ -96,7 +96,7 @@ class _Judged:
         return Before(self.report, diagnosis_of(self.row))
 
 
-def rows_of(trace: RunTrace, scrubber: Scrubber, skipped: Callable[[str], None] = lambda why: None) -> Iterator[Row]:
+def rows_of(trace: RunTrace, scrubber: Scrubber, skipped: Callable[[str], None] = lambda why: None) -> Iterator[DataRow]:
     """Yields the rows of a trace. `skipped` is called with the reason whenever a program is left out. Raises `KeyError` if an artefact is missing and
     `ValueError` for an invalid trace."""
     summary = project(trace.events)
@@ -150,14 +150,14 @@ class _Writer:
     def __init__(self, trace: RunTrace, summary: Summary, task: str, scrubber: Scrubber):
         self.trace, self.summary, self.task, self.scrubber = trace, summary, task, scrubber
 
-    def row(self, one: _Judged, parent: _Judged | None, kind: Kind) -> Row:
+    def row(self, one: _Judged, parent: _Judged | None, kind: Kind) -> DataRow:
         skill: Skill = "write" if kind == "write" else "improve"
         report, clean = one.report, self.scrubber
         before = parent.before if parent else None
         scored = score(report, self.task, one.source, skill, before=before, diagnosis=diagnosis_of(one.row))
         name = clean.text(self.summary.task.name)
         key = ":".join([skill, kind, report.task, report.program, parent.row.sha if parent else "", self.summary.run])
-        return Row(
+        return DataRow(
             id=hashlib.sha256(key.encode()).hexdigest()[:24],
             skill=skill,
             kind=kind,

@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
-from agents.rl.data.rows import Row
+from agents.rl.data.rows import DataRow
 
 Format = Literal["parquet", "jsonl"]
 MISSING = "Parquet needs the package pyarrow: `pip install -r requirements-rl.txt`, or take --format jsonl"
@@ -26,7 +26,7 @@ def check(format_: Format) -> None:
         _pyarrow()
 
 
-def write_rows(folder: Path, name: str, rows: Sequence[Row], format_: Format, about: Mapping[str, Any]) -> Path:
+def write_rows(folder: Path, name: str, rows: Sequence[DataRow], format_: Format, about: Mapping[str, Any]) -> Path:
     """Writes `folder/name.parquet` or `.jsonl` atomically. `about` goes into the Parquet file's metadata."""
     path = folder / f"{name}.{format_}"
     draft = path.with_suffix(path.suffix + ".part")
@@ -38,7 +38,7 @@ def write_rows(folder: Path, name: str, rows: Sequence[Row], format_: Format, ab
     return path
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[DataRow]:
     """Reads the rows of a file. Raises `CannotWrite` for Parquet without pyarrow, and `ValueError` if the file contains something other than rows."""
     if path.suffix == ".parquet":
         _, parquet = _pyarrow()
@@ -46,7 +46,7 @@ def read_rows(path: Path) -> list[Row]:
     else:
         found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     try:
-        return [Row(**row) for row in found]
+        return [DataRow(**row) for row in found]
     except TypeError as error:
         raise ValueError(f"{path} is not a data set of this version: {error}") from None
 
@@ -57,10 +57,10 @@ def write_json(path: Path, value: Any) -> None:
     os.replace(draft, path)
 
 
-def _write_parquet(path: Path, rows: Sequence[Row], about: Mapping[str, Any]) -> None:
+def _write_parquet(path: Path, rows: Sequence[DataRow], about: Mapping[str, Any]) -> None:
     arrow, parquet = _pyarrow()
     kinds = {"str": arrow.string(), "float | None": arrow.float64(), "int | None": arrow.int64()}
-    schema = arrow.schema([(one.name, kinds.get(str(one.type), arrow.string())) for one in fields(Row)])
+    schema = arrow.schema([(one.name, kinds.get(str(one.type), arrow.string())) for one in fields(DataRow)])
     schema = schema.with_metadata({"stitchwork": json.dumps(about)})
     parquet.write_table(arrow.Table.from_pylist([row.as_dict() for row in rows], schema=schema), path, compression="zstd")
 

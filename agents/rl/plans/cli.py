@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from agents.rl.plans.episodes import Course
     from agents.rl.plans.training import Config
 
+# Imports within functions: --help answers without what trains and plays.
 RESULTS = Path("bench/results/rl-plans.json")
 
 

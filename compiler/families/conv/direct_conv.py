@@ -35,7 +35,7 @@ SHORT_RUNS = {32: 1.0, 16: 1.15, 8: 1.4}  # slowdown by positions per line: befo
 
 
 @dataclass(frozen=True)
-class Plan:
+class ConvLayout:
     """The layout of one convolution. Depth, height and width have the same meaning as in conv.py. `steps` is the number of steps of eight depth
     elements, which is always even."""
 
@@ -154,7 +154,7 @@ class Plan:
         return found + found[:1] * (self.steps - len(found))
 
 
-def plan_of(work: Work, found: Convolution) -> Plan | None:
+def plan_of(work: Work, found: Convolution) -> ConvLayout | None:
     """Returns the plan, or None if the convolution does not qualify because it has many channels, groups, strides that leave gaps, or only one
     dimension."""
     steps = -(-found.each // 8) * prod(axis.taps[0] for axis in found.axes) if found.each > 4 else prod(axis.taps[0] for axis in found.axes) // 2
@@ -164,14 +164,14 @@ def plan_of(work: Work, found: Convolution) -> Plan | None:
     wanted = work.knob("window-threads", 0)
     for threads, resident in ((256, 2), (512, 1), (256, 1)):
         positions = threads // 32 // max(1, rows // 32) * 32
-        offered = [Plan(found, threads, resident, rows, min(2, rows // 16), across, positions // across) for across in (32, 16, 8)]
+        offered = [ConvLayout(found, threads, resident, rows, min(2, rows // 16), across, positions // across) for across in (32, 16, 8)]
         offered = [plan for plan in offered if plan.shared * resident <= SHARED_BYTES]
         if offered and wanted in (0, threads):
             return min(offered, key=lambda plan: (plan.tiles * plan.scattering, plan.patch))
     return None
 
 
-def chosen(work: Work, plan: Plan) -> int:
+def chosen(work: Work, plan: ConvLayout) -> int:
     """Returns 1 if this kernel is used. By default it is used unless each channel has only one tap, or the depth and the output channels are large
     enough for warpgroups, or the lines are so short that patches would be copied element by element."""
     found = plan.found
@@ -180,11 +180,11 @@ def chosen(work: Work, plan: Plan) -> int:
     return work.knob("direct", int(not (deep or short)))
 
 
-def knobs_of(work: Work, plan: Plan) -> dict[str, tuple[tuple[int, ...], int]]:
+def knobs_of(work: Work, plan: ConvLayout) -> dict[str, tuple[tuple[int, ...], int]]:
     return {"window-threads": ((256, 512), plan.threads)}
 
 
-def weights(plan: Plan) -> Packed:
+def weights(plan: ConvLayout) -> Packed:
     """Packs the weights as fragments, ordered by group of 16 output channels, depth step, lane, and the lane's four elements."""
     found = plan.found
     text = "{0}.transpose(0, 1).flatten(2)" if found.transposed else "{0}.flatten(2)"
@@ -203,7 +203,7 @@ def weights(plan: Plan) -> Packed:
     return Packed("a", (found.names[1],), text)
 
 
-def print_cuda(work: Work, plan: Plan) -> Printed:
+def print_cuda(work: Work, plan: ConvLayout) -> Printed:
     found = plan.found
     own = [("x", found.names[0]), *([("bias", found.bias)] if found.bias else [])]
     arguments = work.arguments(*own)
@@ -246,14 +246,14 @@ def print_cuda(work: Work, plan: Plan) -> Printed:
     )  # fmt: skip
 
 
-def describe(plan: Plan, blocks: int) -> str:
+def describe(plan: ConvLayout, blocks: int) -> str:
     return (
         f"{blocks * plan.row_blocks} blocks of {plan.threads} threads walk over {plan.tiles} tiles of {plan.high} x {plan.across} positions, "
         f"{plan.rows} output channels each, depth {plan.steps} times 8; each fp32 product is three TF32 products, infinities give NaN."
     )
 
 
-def bring_weights(plan: Plan) -> list[str]:
+def bring_weights(plan: ConvLayout) -> list[str]:
     count = plan.weight_floats // 8  # groups of four weights
     first = f"blockIdx.y * {count} + at" if plan.row_blocks > 1 else "at"
     return [
@@ -267,7 +267,7 @@ def bring_weights(plan: Plan) -> list[str]:
     ]
 
 
-def clear(plan: Plan) -> list[str]:
+def clear(plan: ConvLayout) -> list[str]:
     """Writes zeros for the channels that pad a step."""
     missing = plan.channel_groups * plan.unit - plan.found.each
     if not missing:
@@ -278,7 +278,7 @@ def clear(plan: Plan) -> list[str]:
     ]
 
 
-def tile_lines(plan: Plan, tile: str) -> list[str]:
+def tile_lines(plan: ConvLayout, tile: str) -> list[str]:
     """Declares the tile's `picture`, `of_tile` (the output's position along the depth axis, if there are several), `h0` and `w0`."""
     _, depth, high, wide = plan.tiles_of
     lines = [f"const int w0 = {tile}{f' % {wide} * {plan.across}' if wide > 1 else ' * 0'}, h0 = {tile} / {wide} % {high} * {plan.high};"]
@@ -286,7 +286,7 @@ def tile_lines(plan: Plan, tile: str) -> list[str]:
     return [line.replace(f"{tile} * 0", "0") for line in lines]
 
 
-def bring(plan: Plan) -> list[str]:
+def bring(plan: ConvLayout) -> list[str]:
     """Declares the lambda that starts the copies of a tile's patch."""
     found = plan.found
     depth, height, width = found.axes
@@ -321,7 +321,7 @@ def bring(plan: Plan) -> list[str]:
     return ["const auto bring = [&](int tile, float* to) {", *indented([*lines, *indented(own), "}"]), "};"]
 
 
-def position(plan: Plan, right: str) -> list[str]:
+def position(plan: ConvLayout, right: str) -> list[str]:
     """Declares the address to which this lane writes its warp's results."""
     in_line = plan.across // 8
     h = f"h0 + {right}{f' * {4 // in_line}' if in_line < 4 else ''}" + (f" + lane / {plan.across}" if in_line < 4 else "")
@@ -329,7 +329,7 @@ def position(plan: Plan, right: str) -> list[str]:
     return [*tile_lines(plan, "tile"), f"const int image = picture, line = {h}, column = {w};"]
 
 
-def results(work: Work, plan: Plan, down: str) -> list[str]:
+def results(work: Work, plan: ConvLayout, down: str) -> list[str]:
     """Applies the tail to each of the warp's sums. The sums pass through shared memory in groups of 16 channels, so that lanes write neighbouring
     positions."""
     found = plan.found

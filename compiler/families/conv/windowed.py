@@ -46,7 +46,7 @@ RESERVED = ("tile_w", "tile_h", "of_block", "memory", "place", "rows", "step", "
 
 
 @dataclass(frozen=True)
-class Plan:
+class BlockTile:
     """A block's tile: 64 output channels at `lines` lines of 8 positions, with `tap_lines` lines of taps per stage."""
 
     found: Convolution
@@ -111,7 +111,7 @@ class Plan:
         return blocks * ROWS * max(work / SPEED, (work + IDLE) / WAITING)
 
 
-def plan_of(work: Work, found: Convolution) -> Plan | None:
+def plan_of(work: Work, found: Convolution) -> BlockTile | None:
     """Returns the tile with the shortest modelled time. Returns None if the convolution does not qualify because it has strides, phases or groups,
     its channels do not fill a stage, or its windows have only one position or too many."""
     if work.setting.figures.capability != warpgroup.ARCHITECTURE or found.groups > 1 or found.phases > 1 or found.rank == 1:
@@ -121,11 +121,11 @@ def plan_of(work: Work, found: Convolution) -> Plan | None:
         return None
     wanted, units = work.knob("window-lines", 0), work.setting.figures.units
     parts = [lines for lines in range(height.kernel, 0, -1) if height.kernel % lines == 0]
-    offered = [Plan(found, lines, taps) for lines in MANY_LINES for taps in parts if wanted in (0, lines)]
+    offered = [BlockTile(found, lines, taps) for lines in MANY_LINES for taps in parts if wanted in (0, lines)]
     return min((plan for plan in offered if plan.fits), key=lambda plan: (plan.time(units), plan.steps, plan.patch), default=None)
 
 
-def chosen(work: Work, plan: Plan) -> int:
+def chosen(work: Work, plan: BlockTile) -> int:
     """Returns 1 if this kernel is used. By default it is used if the model predicts that the other kernels take longer."""
     units, others = work.setting.figures.units, [tensor_cores.least_time(work.setting, plan.found.product)]
     if (direct := direct_conv.plan_of(work, plan.found)) is not None and direct_conv.chosen(work, direct):
@@ -133,11 +133,11 @@ def chosen(work: Work, plan: Plan) -> int:
     return work.knob("windowed", int(plan.time(units) < min(others)))
 
 
-def knobs_of(work: Work, plan: Plan) -> dict[str, tuple[tuple[int, ...], int]]:
+def knobs_of(work: Work, plan: BlockTile) -> dict[str, tuple[tuple[int, ...], int]]:
     return {"window-lines": (MANY_LINES, plan.lines)}
 
 
-def weights(plan: Plan) -> Packed:
+def weights(plan: BlockTile) -> Packed:
     """Packs the weights as fragments, ordered by the block's output channels, stage, tap, warp, lane, and the lane's four elements. Taps that
     traverse the image backwards are stored in reverse order."""
     found = plan.found
@@ -153,7 +153,7 @@ def weights(plan: Plan) -> Packed:
     return Packed("a", (found.names[1],), text)
 
 
-def print_cuda(work: Work, plan: Plan) -> Printed:
+def print_cuda(work: Work, plan: BlockTile) -> Printed:
     found = plan.found
     own = [("x", found.names[0]), *([("bias", found.bias)] if found.bias else [])]
     arguments = work.arguments(*own)
@@ -172,14 +172,14 @@ def print_cuda(work: Work, plan: Plan) -> Printed:
     )  # fmt: skip
 
 
-def shared_sources(plan: Plan) -> list[str]:
+def shared_sources(plan: BlockTile) -> list[str]:
     """Returns the kernel's helper functions, including a product with as many columns as a warpgroup has positions."""
     columns = plan.lines * WIDTH
     own = [] if columns == warpgroup.COLUMNS else [warpgroup.multiplication(columns)]
     return [tensor_cores.COPIES, warpgroup.SHARED, *own, TILE]
 
 
-def describe(plan: Plan) -> str:
+def describe(plan: BlockTile) -> str:
     return (
         f"{plan.blocks} blocks of {2 * LOADERS} threads, {ROWS} output channels at {plan.lines} x {WIDTH} positions each, "
         f"{plan.steps} stages of 8 channels under {plan.taps} taps; each fp32 product is three TF32 products, infinities give NaN."
@@ -191,7 +191,7 @@ def distances(found: Convolution) -> list[int]:
     return [abs(axis.delta) for axis in found.axes[1:]]
 
 
-def place(plan: Plan) -> list[str]:
+def place(plan: BlockTile) -> list[str]:
     """Declares the block's channels, image and positions. Blocks with the same positions have consecutive indices, so they read the image from the L2
     cache."""
     _, depth, high, wide = plan.tiles
@@ -202,7 +202,7 @@ def place(plan: Plan) -> list[str]:
     return [*lines, f"const int tile_h = of_block / {wide} % {high} * {stride(plan.lines)}, tile_w = of_block % {wide} * {stride(WIDTH)};"]
 
 
-def bring(plan: Plan) -> list[str]:
+def bring(plan: BlockTile) -> list[str]:
     found = plan.found
     depth, height, width = found.axes
     deep = depth.kernel
@@ -230,7 +230,7 @@ def bring(plan: Plan) -> list[str]:
     return [*lines, f"}}, [&](int step) {{ return {lower}; }});"]
 
 
-def results(work: Work, plan: Plan) -> list[str]:
+def results(work: Work, plan: BlockTile) -> list[str]:
     """Applies the tail to each of the tile's sums; a thread handles every second channel at one position."""
     found = plan.found
     depth, height, width = found.axes

@@ -23,10 +23,10 @@ RESERVED = (
 
 
 def printed(work: Work, recurrence: Recurrence, results: dict[int, str], cells: Cells) -> Printed:
-    return Kernel(work, recurrence, results, cells).printed()
+    return RecurrentKernel(work, recurrence, results, cells).printed()
 
 
-class Kernel:
+class RecurrentKernel:
     def __init__(self, work: Work, recurrence: Recurrence, results: dict[int, str], cells: Cells):
         self.work, self.found, self.cells = work, recurrence, cells
         self.shown = next(index for index, value in results.items() if value == work.match.value)  # the tail's input

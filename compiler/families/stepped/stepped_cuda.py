@@ -88,10 +88,10 @@ __device__ __forceinline__ void multiply_rows(const float* weight, const float* 
 
 
 def printed(work: Work, body: Body, extra: tuple[str, ...], block: Block) -> Printed:
-    return Kernel(work, body, extra, block).printed()
+    return SteppedKernel(work, body, extra, block).printed()
 
 
-class Kernel:
+class SteppedKernel:
     def __init__(self, work: Work, body: Body, extra: tuple[str, ...], block: Block):
         self.work, self.body, self.block = work, body, block
         network = work.network

@@ -1,3 +1,4 @@
+// @ts-check
 // Writes a table as a CSV file (RFC 4180) in the browser. A cell that a spreadsheet would interpret as a formula is quoted as text.
 export function csvText(head, rows) {
   const cell = (value) => {

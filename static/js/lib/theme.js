@@ -1,3 +1,4 @@
+// @ts-check
 // The theme toggle switches from the system's theme to the other one and back. The choice is remembered only in this browser.
 const dark = matchMedia("(prefers-color-scheme: dark)");
 

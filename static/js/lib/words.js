@@ -1,3 +1,4 @@
+// @ts-check
 // Formats a number with its noun: "1 kernel", "1,234 launches".
 const plural = (noun) => (/(s|x|ch|sh)$/.test(noun) ? `${noun}es` : /[^aeiou]y$/.test(noun) ? `${noun.slice(0, -1)}ies` : `${noun}s`);
 

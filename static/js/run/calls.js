@@ -1,3 +1,4 @@
+// @ts-check
 // Shows an exchange with a model as one line in the conversation, which expands to its figures, prompts and reply.
 import { counted } from "../lib/words.js";
 import { codeBlock } from "./colours.js";

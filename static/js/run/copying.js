@@ -1,3 +1,4 @@
+// @ts-check
 // Copies an entry as text, Markdown, JSON or a link. One menu serves all entries. It is in the top layer, so no pane clips it.
 import { h } from "./dom.js";
 import { write } from "./selection.js";

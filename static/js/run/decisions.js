@@ -1,3 +1,4 @@
+// @ts-check
 // The server renders the decision tree into the page. When an event announces a newer tree, the page requests it, with at most one request in flight.
 export class Decisions {
   // `box` is null if the run's workflow keeps no tree.

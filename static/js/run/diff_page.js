@@ -1,3 +1,4 @@
+// @ts-check
 // The page of a diff.
 import { shortcut } from "../lib/keys.js";
 import { diffKeys, wireDiffs } from "./diff.js";

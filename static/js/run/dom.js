@@ -1,3 +1,4 @@
+// @ts-check
 // Builds elements from data. Text is always inserted as text, so the content of a transcript can never become markup.
 const SVG = "http://www.w3.org/2000/svg";
 

@@ -1,3 +1,4 @@
+// @ts-check
 // Renders the entries of the conversation. Each function returns the children of an entry's body.
 import { h, setText } from "./dom.js";
 import { callDetails, callLine } from "./calls.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // Payloads of events, as types for editors. Generated from agents/payloads.py by `python -m agents.reference`: do not edit it.
 
 /**

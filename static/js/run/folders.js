@@ -1,3 +1,4 @@
+// @ts-check
 // Applies each kind of event to the state. The same events in the same order always give the same state.
 import { addItem, addText, candidateOf, ensureSpan, finishText, messageItem, numbered, spend, stageName, takeSettings, takeTimeline, takeVerdict, tell, usageOf, verificationItem } from "./state.js";
 import { characters, newlines } from "./preview.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // Formats figures and verdicts with the same wording as webapp/ui/tags.py.
 import { h } from "./dom.js";
 

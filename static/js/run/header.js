@@ -1,3 +1,4 @@
+// @ts-check
 // Answers a visitor's first questions: is the run making progress, how certain is the result, and what has it cost?
 import { chip, count, interval, ms, seconds, statusOf } from "./format.js";
 import { h, setText } from "./dom.js";

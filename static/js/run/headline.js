@@ -1,3 +1,4 @@
+// @ts-check
 // Computes the headline of a run or candidate: its outcome, how certain it is, and the speedup over the best measured baseline.
 // webapp/runs/pages/headline.py computes the same for a run that is not being watched.
 import { h } from "./dom.js";

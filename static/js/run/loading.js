@@ -1,3 +1,4 @@
+// @ts-check
 // Loads the existing trace over HTTP in stretches, several at a time, and applies them in order. Later events arrive over the live connection.
 const AT_ONCE = 3;
 

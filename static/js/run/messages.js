@@ -1,3 +1,4 @@
+// @ts-check
 // Shows the text of a message, with fenced code as code and everything else as written. Long texts are folded. For very long ones, the page has only
 // a preview and the counts, and requests the rest from the server.
 import { codeBlock } from "./colours.js";

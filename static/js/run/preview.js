@@ -1,3 +1,4 @@
+// @ts-check
 // Keeps only a preview of long strings, with their length. The server cuts the traces that it sends at the same position
 // (webapp/runs/trace/condense.py).
 export const PREVIEW = 2000; // in characters (code points)

@@ -1,3 +1,4 @@
+// @ts-check
 // Estimates how long something will take, based on similar past durations, and corrects the estimate over time.
 import { counted } from "../lib/words.js";
 import { seconds } from "./format.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // Keeps the full texts that the reader has opened: messages, exchanges with models, and truncated strings. Rows come and go, but this data stays.
 async function ask(url) {
   const answer = await fetch(url, { credentials: "same-origin", headers: { accept: "application/json" } });

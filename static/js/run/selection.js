@@ -1,3 +1,4 @@
+// @ts-check
 // The selection is stored in the URL: #candidate=4&tab=report, #event=123, #span=step-1/attempt-2, #reference&tab=timeline. If no candidate is
 // selected, the page follows the newest one. The tab is independent of the candidate.
 

@@ -1,3 +1,4 @@
+// @ts-check
 // The state of a run, derived from its events: the data structures, and helpers shared by the folders (folders.js). It doesn't use the DOM.
 import { PREVIEW, characters, newlines, preview } from "./preview.js";
 
@@ -36,6 +37,7 @@ export function createChanges() {
 }
 
 export function addItem(state, changes, event, kind, fields = {}) {
+  /** @type {{ id: string, [field: string]: any }} */
   const item = { id: `e${event.seq}`, seq: event.seq, index: state.items.length, kind, at: event.at, agent: event.agent || "engine", span: event.span || "", ...fields };
   if (event.cut) item.cut = event.cut; // {field: characters} of strings that arrived as previews
   state.items.push(item);
@@ -145,7 +147,7 @@ export function verificationItem(state, event, payload, changes) {
   let item = state.verifications.get(payload.key);
   if (!item) {
     item = addItem(state, changes, event, "verification", {
-      key: payload.key, job: payload.job ?? "verify", candidate: numbered(payload.candidate), queuedAt: event.at, startedAt: null, finishedAt: null,
+      key: payload.key, job: ("job" in payload ? payload.job : null) ?? "verify", candidate: numbered("candidate" in payload ? payload.candidate : null), queuedAt: event.at, startedAt: null, finishedAt: null,
       attempt: 1, stages: [], status: "", message: "", tier: "", speedup: null, faster: false, programClass: "", programMs: null, result: null, ok: null, flags: [],
     });
     state.verifications.set(payload.key, item);

@@ -1,3 +1,4 @@
+// @ts-check
 // Pause, resume, cancel, and notes for the agents.
 import { say } from "../lib/say.js";
 

@@ -1,3 +1,4 @@
+// @ts-check
 // Builds the state of a run from its events. All events enter through `fold`, and the same events in the same order always give the same state, so
 // live, late, reconnected and replayed pages cannot differ. It doesn't use the DOM.
 import { FOLDERS } from "./folders.js";

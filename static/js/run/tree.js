@@ -1,3 +1,4 @@
+// @ts-check
 // The tree of spans shows the parts of the run, how each of them ended, and what it used. A span's usage includes that of the spans below it.
 import { h, setText } from "./dom.js";
 import { count, seconds, shortStatus, statusOf, times } from "./format.js";

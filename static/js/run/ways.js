@@ -1,3 +1,4 @@
+// @ts-check
 // Shows a run's branches (ways) side by side. The server renders them, and this module requests them again when one of them has changed.
 const AGAIN_MS = 1000; // shortest interval between requests
 

@@ -1,3 +1,4 @@
+// @ts-check
 // Compares two timelines on one scale: finds moments at which they can be aligned, and computes the differences between their totals for each name.
 import { counted } from "../lib/words.js";
 import { h } from "../run/dom.js";

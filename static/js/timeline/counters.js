@@ -1,3 +1,4 @@
+// @ts-check
 // Hardware counters that were sampled along with the events, such as the share of active multiprocessors.
 
 // The index of the first sample at `time` or later.

@@ -1,3 +1,4 @@
+// @ts-check
 // Describes the selected event and the events that launched it or that it launched, and shows the tooltip at the pointer.
 import { h } from "../run/dom.js";
 import { mean, reading } from "./counters.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // Renders the figures of a range as HTML: where the time goes, idle time and gaps by device and stream, and tables by name. For screen readers, they
 // replace the picture.
 import { counted } from "../lib/words.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // Formats times given in nanoseconds in the most readable unit.
 export function duration(ns) {
   if (ns == null || !Number.isFinite(ns)) return "–";

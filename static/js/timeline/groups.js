@@ -1,3 +1,4 @@
+// @ts-check
 // The groupings of a range's table, as {key(event), label(key)} for stats.byGroup.
 import { firstFrom } from "./tracks.js";
 

@@ -1,3 +1,4 @@
+// @ts-check
 // The list of search hits, in order of time or longest first.
 import { counted } from "../lib/words.js";
 import { h } from "../run/dom.js";

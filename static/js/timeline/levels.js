@@ -1,3 +1,4 @@
+// @ts-check
 // Levels of detail. For each block of 16, 256, 4096 ... events in a track, the longest event is stored. A frame that shows the whole span can then
 // skip blocks that fit into one pixel column instead of visiting a million events. (As in Perfetto, a column shows its longest event.)
 import { firstFrom, firstReaching } from "./tracks.js";

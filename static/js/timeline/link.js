@@ -1,3 +1,4 @@
+// @ts-check
 // The state of a timeline's view in the fragment of its URL: #t=from-to (ns) &m=from-to (measured) &sel=event &q=search &anchor=n. In a comparison,
 // an event of the second timeline is written as b123.
 const RANGE = /^(-?\d+(?:\.\d+)?)-(-?\d+(?:\.\d+)?)$/;

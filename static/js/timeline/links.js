@@ -1,3 +1,4 @@
+// @ts-check
 // A CUDA call and the work that it launched share a correlation id, which is used for the arrows of the selection, launch latencies and causes of
 // idle time.
 const DENSE = 1 << 24; // highest correlation id in the table; the writer numbers the ids from 1

@@ -1,3 +1,4 @@
+// @ts-check
 // Fetches a timeline's bytes, reports progress, and parses them, in a worker if there are many.
 import { parse } from "./parse.js";
 

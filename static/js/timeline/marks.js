@@ -1,3 +1,4 @@
+// @ts-check
 // Ranges that other modules mark in a timeline, such as ranges with comments: `element.marks = [{start_ns, end_ns, label, id, sha?}]`. A mark without
 // `sha` belongs to the first timeline of the box.
 

@@ -1,3 +1,4 @@
+// @ts-check
 // Draws the timelines declared in a page's markup: <div data-timeline data-worker data-lanes='[{"url", "name", "sha", "own"}]'>.
 import { TimelineView } from "./view.js";
 

@@ -1,3 +1,4 @@
+// @ts-check
 // "Open in Perfetto" sends the trace from this page to a tab of ui.perfetto.dev by postMessage. The trace is sent nowhere else, and only when the
 // user clicks. No other feature needs another host. Protocol: PING until PONG, then {perfetto: {buffer, title}}
 // (https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui).

@@ -1,3 +1,4 @@
+// @ts-check
 // Finds events by name, using a text or a regular expression.
 
 // Returns {names: matching indices, events: all their events in track order}, or null for an empty search. Throws a SyntaxError with a sentence.

@@ -1,3 +1,4 @@
+// @ts-check
 // The toolbar above a timeline: search, zoom, row height and, in a comparison, the moment at which the two timelines are aligned.
 import { counted } from "../lib/words.js";
 import { h, setText } from "../run/dom.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // A track is one line of boxes: a row at one depth. Events are sorted by (row, depth, start), so a track is a slice of every column, and a binary
 // search finds the visible events.
 

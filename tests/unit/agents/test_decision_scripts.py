@@ -8,7 +8,7 @@ import pytest
 
 from agents.decisions.script import MOST_NEW, MOST_OPEN, MOST_OPERATIONS, ROOM, ScriptReply, edited, usable
 from agents.decisions.tree import MOST_TRIES, ROOT, Tree
-from agents.roles.replies import Refused
+from agents.roles.replies import UnusableReply
 
 CATALOGUE = ("vectorise", "row-cache", "cuda-graph")
 
@@ -95,7 +95,7 @@ def test_each_rule_has_its_sentence_and_the_rest_is_kept(tree, op, sentence):
     found = run(tree, add("before", "n1"), op, add("after", "n1"))
     assert found.kept == 2 and len(found.left_out) == 1, found.left_out
     assert found.left_out[0].startswith("ops[1]") and sentence in found.left_out[0]
-    with pytest.raises(Refused, match=r"^- ops\[0\]"):
+    with pytest.raises(UnusableReply, match=r"^- ops\[0\]"):
         usable(run(tree, op))
 
 
@@ -126,7 +126,7 @@ def test_too_many_and_too_long():
 
 
 def test_a_script_about_another_tree_is_refused_whole(tree):
-    with pytest.raises(Refused, match="revision 1 of the tree, which is at"):
+    with pytest.raises(UnusableReply, match="revision 1 of the tree, which is at"):
         run(tree, add("x"), revision=1)
 
 

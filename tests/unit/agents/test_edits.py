@@ -6,7 +6,7 @@ import pytest
 from agent_fakes import TASK
 
 from agents.llm.messages import Reply
-from agents.roles.edits import MARKER, Refused, folded, helper, read_program, signed, unfolded, unsigned
+from agents.roles.edits import MARKER, UnusableReply, folded, helper, read_program, signed, unfolded, unsigned
 
 PROGRAM = """import torch
 import torch.nn as nn
@@ -30,7 +30,7 @@ def read(text: str, present: str | None = PROGRAM, **more):
 
 
 def refusal(text: str, present: str | None = PROGRAM, **more) -> str:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(UnusableReply) as caught:
         read(text, present, **more)
     return str(caught.value)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents.strategies import CATALOGUE, Facts, by_name
-from verifier.profiling.diagnosing.structure import Product, Row, Structure
+from verifier.profiling.diagnosing.structure import Product, ReducedRows, Structure
 
 KNOWN = {"headroom": 9.0, "reductions": True, "reuse": True, "units": 132, "cache_bytes": 50 << 20, "unit_cache_bytes": 227 << 10}
 
@@ -22,7 +22,7 @@ def product(m: int, n: int, k: int, batch: int = 1) -> Structure:
 
 
 def rows(*found: tuple[str, int, int]) -> Structure:
-    return Structure(products=[], rows=[Row(*row) for row in found])
+    return Structure(products=[], rows=[ReducedRows(*row) for row in found])
 
 
 @pytest.mark.parametrize(

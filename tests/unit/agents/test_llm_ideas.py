@@ -10,7 +10,7 @@ from scripted_models import ScriptedModels, optimise, plan, program
 
 from agents.journal import MemoryJournal
 from agents.local import LocalVerifier
-from agents.roles import roles_for
+from agents.roles.casting import roles_for
 from agents.roles.situation import Attempt, Edit, Idea, Situation
 from agents.settings import Budget
 from tests.engines import engine_of

@@ -10,7 +10,7 @@ from agents.events import NewEvent
 from agents.journal import MemoryJournal
 from agents.local import LocalVerifier
 from agents.ports import Passage
-from agents.roles import impossible
+from agents.roles.casting import impossible
 from agents.run import Engine
 from agents.settings import Budget
 from tests.engines import engine_of

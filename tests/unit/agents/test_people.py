@@ -170,14 +170,14 @@ class Named(AskingRoles):
 @pytest.fixture
 def two_coders(monkeypatch):
     """Casts the coder named by `settings.coder`."""
-    from agents import roles as package
+    from agents.roles import casting
     from agents.roles.situation import Roles
 
     def roles_for(chosen, models):
         role = Named(chosen.coder, 4)
         return Roles(role, role, role)
 
-    monkeypatch.setattr(package, "roles_for", roles_for)
+    monkeypatch.setattr(casting, "roles_for", roles_for)
 
 
 def cast(journal, models, chosen: Settings) -> Engine:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from agents.llm.messages import Reply
-from agents.roles.replies import DiagnosisReply, IdeasReply, PlanReply, Refused, parse
+from agents.roles.replies import DiagnosisReply, IdeasReply, PlanReply, UnusableReply, parse
 
 STEP = {"id": "s1", "title": "fuse", "operators": ["softmax"], "space": "own kernel", "strategies": ["row-cache"], "contract": "as before",
         "expected": "2x", "risk": "none", "reason": "it is all"}  # fmt: skip
@@ -38,7 +38,7 @@ def test_a_line_end_within_a_string_is_read():
 
 
 def problem(text: str, schema, **more) -> str:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(UnusableReply) as caught:
         parse(reply(text, **more), schema)
     return str(caught.value)
 

@@ -30,7 +30,7 @@ from verifier.graph import Capture
 from verifier.jobs import KernelProfile
 from verifier.profiling.diagnosing import defects
 from verifier.profiling.diagnosing.defects import BY_LITTLE, DIFFERENT, wrong_result_text
-from verifier.report import Kernel, Trial
+from verifier.report import ObservedKernel, Trial
 from verifier.task import Admission
 
 OFF = "buffer was not updated as the task does: 2 of 96 elements are off; first at [16]: 4.60869707e-08 instead of 4.60615368e-08"
@@ -227,7 +227,10 @@ def test_a_program_that_says_it_was_not_captured_is_set_beside_its_plan():
 
 def test_a_reason_for_a_new_plan_stands_beside_the_figures():
     found = passed()
-    found.report.kernels = [Kernel(name="down", calls=1, ms=0.1, share=0.3, own=True), Kernel(name="up", calls=1, ms=0.2, share=0.7, own=True)]
+    found.report.kernels = [
+        ObservedKernel(name="down", calls=1, ms=0.1, share=0.3, own=True),
+        ObservedKernel(name="up", calls=1, ms=0.2, share=0.7, own=True),
+    ]
     said = spent_text(found)
     assert said.startswith("Measured on candidate 1: of ") and "(200 us in up, 100 us in down)" in said
     assert spent_text(None) == ""
@@ -235,7 +238,7 @@ def test_a_reason_for_a_new_plan_stands_beside_the_figures():
 
 def test_what_products_need_counts_a_fixed_capacity():
     found = passed()
-    found.report.kernels = [Kernel(name="k", calls=1, ms=1.0, share=1.0, own=True)]
+    found.report.kernels = [ObservedKernel(name="k", calls=1, ms=1.0, share=1.0, own=True)]
     kernel = KernelProfile(name="k", own=True, calls=1, total_us=1000, mean_us=1000, share=1.0, metrics={measured.counters.TENSOR_SHARE: 50.0})
     from test_requests import profile
 

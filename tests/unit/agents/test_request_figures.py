@@ -24,7 +24,7 @@ from verifier.graph import Capture, Graph
 from verifier.jobs import KernelProfile
 from verifier.profiling.diagnosing.structure import Product, Structure
 from verifier.profiling.nsight import counters
-from verifier.report import Kernel, Trial
+from verifier.report import ObservedKernel, Trial
 
 TOPK = [("gather", 1, 0.020), ("digits", 4, 0.032), ("sums", 4, 0.008), ("sort", 1, 0.005)]
 
@@ -33,9 +33,12 @@ def with_topk(share: float = 0.065):
     """Returns a program whose `topk` takes several library kernels."""
     found = passed()
     found.report.kernels = [
-        Kernel(name="at::native::" + name, calls=calls, ms=ms, share=share / 4, own=False, via="aten::topk") for name, calls, ms in TOPK
+        ObservedKernel(name="at::native::" + name, calls=calls, ms=ms, share=share / 4, own=False, via="aten::topk") for name, calls, ms in TOPK
     ]
-    found.report.kernels += [Kernel(name="product", calls=1, ms=0.2, share=1 - share, own=True), Kernel(name="x", calls=1, ms=0, share=0, own=False)]
+    found.report.kernels += [
+        ObservedKernel(name="product", calls=1, ms=0.2, share=1 - share, own=True),
+        ObservedKernel(name="x", calls=1, ms=0, share=0, own=False),
+    ]
     return found
 
 
@@ -49,8 +52,9 @@ def test_kernels_of_one_operator_are_added_up():
 def test_copies_and_fills_are_no_launches_and_parts_of_launches_are_told():
     found = passed()
     found.report.kernels = [
-        Kernel(name="Memcpy DtoH", calls=41, ms=0.0923, share=0.5, own=False), Kernel(name="Memset", calls=1, ms=0.011, share=0.1, own=False),
-        Kernel(name="gemm", calls=20.3, ms=0.4082, share=0.4, own=False),
+        ObservedKernel(name="Memcpy DtoH", calls=41, ms=0.0923, share=0.5, own=False),
+        ObservedKernel(name="Memset", calls=1, ms=0.011, share=0.1, own=False),
+        ObservedKernel(name="gemm", calls=20.3, ms=0.4082, share=0.4, own=False),
     ]  # fmt: skip
     said = "\n".join(measured.kernel_times(found.report, None))
     assert "92.3 us a call in 41 copies, 2.3 us each" in said and "11.0 us a call in one fill" in said
@@ -240,8 +244,8 @@ def test_a_loop_over_experts_is_said_to_stand_as_other_operators():
 def test_a_kernel_that_the_compiler_printed_has_the_floor_of_what_it_computes():
     found, product = passed(), group("g1", ["linear", "relu"], 42 * 10**6, 60 * 10**9)
     found.report.kernels = [
-        Kernel(name="linear_relu_kernel", calls=1, ms=0.9, share=0.98, own=True),
-        Kernel(name="x", calls=1, ms=0, share=0.02, own=True),
+        ObservedKernel(name="linear_relu_kernel", calls=1, ms=0.9, share=0.98, own=True),
+        ObservedKernel(name="x", calls=1, ms=0, share=0.02, own=True),
     ]
     made = compiled(product)
     made.plan.own = [product]

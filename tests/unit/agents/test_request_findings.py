@@ -19,7 +19,7 @@ from verifier.graph import Capture, Graph
 from verifier.jobs import KernelProfile
 from verifier.profiling.diagnosing.task_facts import task_facts
 from verifier.profiling.nsight import counters
-from verifier.report import Kernel
+from verifier.report import ObservedKernel
 
 COUNTED = {
     counters.TENSOR_SHARE: 44.0, counters.PIPE["alu"]: 30.0, counters.ISSUE_SHARE: 42.0, counters.L2_SHARE: 67.0, counters.L1_SHARE: 54.0,
@@ -94,7 +94,7 @@ def test_the_time_of_a_call_stands_once_in_a_request():
 
 def test_times_of_another_recording_are_said_to_be_that():
     found = counted()
-    found.report.kernels = [Kernel(name="product", calls=1, ms=0.35, share=1.0, own=True)]
+    found.report.kernels = [ObservedKernel(name="product", calls=1, ms=0.35, share=1.0, own=True)]
     assert "These times add up to 350 us: they are from another recording" in measured.measured_text(found, situation(found))
     found.report.kernels[0].ms = 0.306
     assert "another recording" not in measured.measured_text(found, situation(found))

@@ -27,7 +27,7 @@ from verifier.graph import Capture
 from verifier.jobs import HostCalls
 from verifier.profiling.diagnosing.call_time import call_time
 from verifier.profiling.nsight import counters
-from verifier.report import Kernel
+from verifier.report import ObservedKernel
 from verifier.task import Admission
 
 PRODUCT = Capture(task="t", mode="train", flops=24 * 10**9, bytes_min=10**6)  # 206 us as three products of TF32 on an H200
@@ -92,7 +92,7 @@ def test_parts_of_a_scaled_call_add_up():
 def made_by_the_compiler(share: float = 80.0):
     """Returns a program with one product on tensor cores and its plan. Its products need 514 us of 900."""
     found, product = passed(), group("g1", ["linear", "relu"], 42 * 10**6, 60 * 10**9)
-    found.report.kernels = [Kernel(name="linear_relu_kernel", calls=1, ms=0.9, share=0.98, own=True)]
+    found.report.kernels = [ObservedKernel(name="linear_relu_kernel", calls=1, ms=0.9, share=0.98, own=True)]
     found.profile = counted(name="linear_relu_kernel", metrics={**COUNTED, counters.TENSOR_SHARE: share}).profile
     found.edit = replace(found.edit, options=Options())
     made = compiled(product)
@@ -117,7 +117,7 @@ def test_a_kernel_without_counters_or_products_is_not_compared():
 
 def test_a_program_of_a_model_is_compared_as_a_whole():
     found = counted()
-    found.report.kernels = [Kernel(name="product", calls=1, ms=0.3, share=1.0, own=True)]
+    found.report.kernels = [ObservedKernel(name="product", calls=1, ms=0.3, share=1.0, own=True)]
     said = products_text(found, situation(found, capture=PRODUCT), {})
     assert said.startswith(
         "In the kernels with counters, tensor cores are busy for 132 us of a call, 0.64 times as long as the task's products need."
@@ -130,7 +130,9 @@ def test_a_program_of_a_model_is_compared_as_a_whole():
 
 def test_kernels_are_added_up_by_what_bounds_their_floors():
     found = passed()
-    found.report.kernels = [Kernel(name=name, calls=1, ms=ms, share=ms, own=True) for name, ms in (("a", 0.2), ("b", 0.1), ("c", 0.3), ("d", 0.4))]
+    found.report.kernels = [
+        ObservedKernel(name=name, calls=1, ms=ms, share=ms, own=True) for name, ms in (("a", 0.2), ("b", 0.1), ("c", 0.3), ("d", 0.4))
+    ]
     floors = {name: KernelFloor(0.1, 0.1 if name in "ab" else 0.01, 0.01 if name in "ab" else 0.1) for name in "abcd"}
     said = bounds_text(found, floors)
     assert said == "Kernels whose floor is set by bytes take 300 us (floors 200 us), those by operations 700 us (floors 200 us)."
@@ -255,7 +257,7 @@ def test_a_first_program_is_known_by_the_strategies_of_its_header():
 
 def test_the_short_kernels_of_a_program_are_named():
     found = passed()
-    found.report.kernels = [Kernel(name=f"k{n}", calls=1, ms=1.0 / (n + 1), share=0.05, own=n != 20) for n in range(24)]
+    found.report.kernels = [ObservedKernel(name=f"k{n}", calls=1, ms=1.0 / (n + 1), share=0.05, own=n != 20) for n in range(24)]
     said = "\n".join(measured.kernel_times(found.report, None))
     assert "- 8 more (own: k16, k17, k18, k19, k21, k22, ...): " in said
 

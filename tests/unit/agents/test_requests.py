@@ -29,7 +29,7 @@ from compiler import DeviceFigures
 from verifier.graph import Capture
 from verifier.jobs import HostCalls, KernelProfile, Profile
 from verifier.profiling.diagnosing.call_time import call_time
-from verifier.report import BuildInfo, Kernel, Trial
+from verifier.report import BuildInfo, ObservedKernel, Trial
 from verifier.task import Admission
 
 H200 = DeviceFigures.h200()
@@ -172,7 +172,7 @@ def test_where_the_time_of_a_call_is():
     assert "before its first work" in said and "in all between pieces" in said and "after its last" in said and "7 launches a call" in said
     found.profile = profile()
     assert "has nothing to do for 214 us" in measured.measured_text(found, situation(found))
-    seen = passed(ratio=6.0, kernels=[Kernel(name="k", calls=2, ms=0.1, share=1.0, own=True)])
+    seen = passed(ratio=6.0, kernels=[ObservedKernel(name="k", calls=2, ms=0.1, share=1.0, own=True)])
     assert call_time(seen.report, None).host_us == pytest.approx(400), "without a timeline the kernels that the verdict saw"
     assert "of the reference" not in said and call_time(None, profile()).call_us == 536
 
@@ -222,8 +222,8 @@ def test_names_of_kernels(name, short):
 
 def test_times_of_kernels_say_of_what_and_how_many_launches():
     kernels = [
-        Kernel(name="(anonymous namespace)::k(int)", calls=2, ms=0.061, share=0.51, own=True),
-        Kernel(name="gemm", calls=1, ms=0.06, share=0.49, own=False),
+        ObservedKernel(name="(anonymous namespace)::k(int)", calls=2, ms=0.061, share=0.51, own=True),
+        ObservedKernel(name="gemm", calls=1, ms=0.06, share=0.49, own=False),
     ]
     said = measured.measured_text(passed(kernels=kernels), situation())
     assert "- k (own): 61.0 us a call in 2 launches, 30.5 us each, 51 % of the device's time" in said and "one launch" in said

@@ -15,7 +15,8 @@ from agents.events import MAX_PAYLOAD_BYTES
 from agents.journal import MemoryJournal
 from agents.local import LocalVerifier
 from agents.plan_edits import first_options
-from agents.roles import roles_for, verifier
+from agents.roles import verifier
+from agents.roles.casting import roles_for
 from agents.roles.coder import LEAVE, BuiltInCoder
 from agents.roles.situation import Advice, Attempt, Edit, Situation
 from agents.settings import Budget, Settings

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agents.llm.messages import Reply
-from agents.roles.edits import Refused, read_program
+from agents.roles.edits import UnusableReply, read_program
 from agents.roles.shortening import shortened
 
 BODY = "".join(f"    out[{n}] = {n}.0f;\n" for n in range(40))
@@ -55,7 +55,7 @@ def test_a_whole_file_may_keep_the_line_and_may_not_make_one_up():
     shown = shortened(PROGRAM, TIMES, room=len(PROGRAM) - 100)
     edited = shown.text.replace("// what first computes", "// the first")
     assert "second_kernel<<<" in read_program(Reply(text=f"```python\n{edited}```\n"), TASK, PROGRAM, shown).source
-    with pytest.raises(Refused, match="stands for nothing"):
+    with pytest.raises(UnusableReply, match="stands for nothing"):
         read_program(Reply(text=f"```python\n{edited.replace('kept: second', 'kept: fourth')}```\n"), TASK, PROGRAM, shown)
 
 

@@ -8,7 +8,7 @@ from compiler.figures import DeviceFigures
 from compiler.options import Options
 from compiler.planning.cost import REACHED, expected_ms, groups_of_kernels
 from compiler.planning.plan import Group
-from verifier.report import Kernel
+from verifier.report import ObservedKernel
 
 H200 = DeviceFigures.h200()
 
@@ -41,6 +41,6 @@ def test_a_kernel_has_the_groups_that_it_computes_and_a_group_its_longest_kernel
     product, pool = group(["linear", "relu"], 0.1), group(["max pool"], 0.2)
     plan = SimpleNamespace(own=[product, pool.model_copy(update={"id": "g2"})])
     seen = [("linear_relu_kernel", 0.3), ("linear_relu_finish", 0.01), ("max_pool_kernel", 0.4), ("gemm", 1.0)]
-    report = SimpleNamespace(kernels=[Kernel(name=name, calls=1, ms=ms, share=0.1, own=name != "gemm") for name, ms in seen])
+    report = SimpleNamespace(kernels=[ObservedKernel(name=name, calls=1, ms=ms, share=0.1, own=name != "gemm") for name, ms in seen])
     found = groups_of_kernels(plan, Options(), report, None, "")
     assert {name: [one.id for one in groups] for name, groups in found.items()} == {"linear_relu_kernel": ["g1"], "max_pool_kernel": ["g2"]}

@@ -6,13 +6,13 @@ from compiler import DeviceFigures, Options
 from compiler.planning.cost import times
 from compiler.program.launched import Launch, launches
 from tests.unit.compiler.test_moves import report
-from verifier.report import Kernel
+from verifier.report import ObservedKernel
 
 H200 = DeviceFigures.h200()
 
 
-def seen(**ms: float) -> list[Kernel]:
-    return [Kernel(name=f"{name}(float const*, float*)", calls=1, ms=value, share=0.1, own=True) for name, value in ms.items()]
+def seen(**ms: float) -> list[ObservedKernel]:
+    return [ObservedKernel(name=f"{name}(float const*, float*)", calls=1, ms=value, share=0.1, own=True) for name, value in ms.items()]
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_instances_of_a_template_are_told_apart_by_their_types(three_softmaxes):
     for name, window in (("softmax", "a"), ("softmax_2", "b"), ("softmax_3", "c")):
         text = text.replace(f"{name}_kernel<<<", f"softmax_kernel<{window}_window, 9><<<")
     names = {f"void softmax_kernel<{window}_window, (int)9>(float const*)": ms for window, ms in (("a", 0.5), ("b", 0.2), ("c", 0.1))}
-    kernels = [Kernel(name=name, calls=1, ms=ms, share=0.1, own=True) for name, ms in names.items()]
+    kernels = [ObservedKernel(name=name, calls=1, ms=ms, share=0.1, own=True) for name, ms in names.items()]
     taken = times(found.plan, Options(), report(1.0, 2.0, kernels), None, text)
     assert list(taken.values()) == [0.5, 0.2, 0.1]
 

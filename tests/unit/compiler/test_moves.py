@@ -7,12 +7,12 @@ import pytest
 from compiler import DeviceFigures, Options, moves, print_program
 from compiler.kernel.naming import kernel_base
 from verifier.jobs import Profile
-from verifier.report import Comparison, Environment, Interval, Kernel, Protection, Report, Timing
+from verifier.report import Comparison, Environment, Interval, ObservedKernel, Protection, Report, Timing
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
-def report(program_ms: float, eager_ms: float, kernels: list[Kernel] = (), status: str = "passed") -> Report:
+def report(program_ms: float, eager_ms: float, kernels: list[ObservedKernel] = (), status: str = "passed") -> Report:
     ratio = eager_ms / program_ms
     comparison = Comparison(
         baseline="eager", speedup=Interval(ratio=ratio, low=ratio * 0.97, high=ratio * 1.03), program_ms=program_ms, baseline_ms=eager_ms,
@@ -66,7 +66,7 @@ def test_launch_bound_models_get_a_graph_first(plan_of):
 
 def test_a_small_share_is_left_alone(plan_of):
     found = plan_of("residual_mlp", DeviceFigures.cpu(2))
-    kernels = [Kernel(name=kernel_base(group.kinds), calls=1, ms=0.01, share=0.001, own=True) for group in found.plan.own]
+    kernels = [ObservedKernel(name=kernel_base(group.kinds), calls=1, ms=0.01, share=0.001, own=True) for group in found.plan.own]
     offered = moves(found.plan, Options(), report(10.0, 12.0, kernels), None)
     assert all(not move.group for move in offered)
 

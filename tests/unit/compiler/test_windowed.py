@@ -56,7 +56,7 @@ def test_convolutions(emulated, task, name):
 @pytest.mark.parametrize("shape", [(16, 3), (7, 1), (13, 3), (9, 1)])
 def test_every_tile_with_several_blocks_and_a_tail(emulated, task, monkeypatch, shape):
     """Five stages or more, so that every slot for weights and patches is reused."""
-    monkeypatch.setattr(windowed, "plan_of", lambda work, found: windowed.Plan(found, *shape))
+    monkeypatch.setattr(windowed, "plan_of", lambda work, found: windowed.BlockTile(found, *shape))
     body = "y = self.conv(x)\nreturn torch.sigmoid(y * self.s[:, None, None]) + r"
     init = "self.conv = nn.Conv2d(40, 136, 3, padding=1)\nself.s = nn.Parameter(torch.randn(136))"
     found = emulated(task(body, "torch.randn(1, 40, 18, 17), torch.randn(1, 136, 18, 17)", init, "x, r"))

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from agents.rl.bridges import trl_environment, trl_reward, trl_rows, write_harbor
-from agents.rl.client import EnvironmentClient, Refused
+from agents.rl.client import EnvironmentClient, RequestRefused
 from agents.rl.environment import Conditions, Environment, Problem, problems_in
 from agents.rl.pool import Pool
 from tests.unit.rl.rl_reports import failed
@@ -155,14 +155,14 @@ def test_the_client_is_patient_but_not_for_ever(served):
     with served() as client:
         found = connected(client, full=2, slept=slept)
         assert found.reset()["problem"] == "a" and slept == [3.0, 3.0]
-        with pytest.raises(Refused, match="full for"):
+        with pytest.raises(RequestRefused, match="full for"):
             connected(client, full=99, patience=10).reset()
-        with pytest.raises(Refused, match="no problem"):
+        with pytest.raises(RequestRefused, match="no problem"):
             found.reset(problem="none")
     with served(waiting=0) as client:
         scores = connected(client, slept=slept).score([{"task": TASK, "program": program(low=1 + n)} for n in range(4)])
         assert [one["low"] for one in scores] == [1, 2, 3, 4]
-    with pytest.raises(Refused, match="does not answer"):
+    with pytest.raises(RequestRefused, match="does not answer"):
         EnvironmentClient("http://127.0.0.1:9").reset()
 
 

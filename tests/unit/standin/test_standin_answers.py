@@ -6,7 +6,7 @@ import pytest
 
 from agents.decisions.script import ScriptReply
 from agents.roles.edits import folded, read_program
-from agents.roles.replies import DiagnosisReply, IdeaReply, IdeasReply, JudgementReply, PlanReply, Refused, parse
+from agents.roles.replies import DiagnosisReply, IdeaReply, IdeasReply, JudgementReply, PlanReply, UnusableReply, parse
 from compiler import Options
 from tests.standin import cheats, spoiling
 from tests.standin.answers import write
@@ -124,7 +124,7 @@ def test_a_reply_that_is_no_program_is_refused_with_what_explains_it(plan, first
     present = first if kind == "stale-block" else None
     said = turns("coder/repair", step=step_text(STEP), program=program_text(present)) if present else turns("coder/first", step=step_text(STEP))
     fault = Fault(kind, token=TOKEN)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(UnusableReply) as refused:
         answered(plan, said, present, fault)
     assert not fault.explained_by(read(said).evidence)
     assert fault.explained_by(read(again(said, "...", str(refused.value))).evidence)
@@ -133,7 +133,7 @@ def test_a_reply_that_is_no_program_is_refused_with_what_explains_it(plan, first
 @pytest.mark.parametrize("token", ["a", "b", "c"])
 def test_broken_json_is_refused_with_what_explains_it(plan, token):
     fault = Fault("malformed-json", token=token)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(UnusableReply) as refused:
         parse(reply(write(read(turns("planner/plan")), plan, fault)), PlanReply)
     assert fault.explained_by(str(refused.value))
 

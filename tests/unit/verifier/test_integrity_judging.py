@@ -16,17 +16,17 @@ from verifier.integrity.excess import excess
 from verifier.integrity.judging import Observed, ask, at_most, judge_evidence
 from verifier.integrity.sampling.observing import Sampled
 from verifier.judge.session import Values
-from verifier.report import Comparison, Interval, Kernel, Timing, TorchCompute
+from verifier.report import Comparison, Interval, ObservedKernel, Timing, TorchCompute
 
 NOTHING = Artefacts([], b"", 0.0)
 SOURCE = 'K = r"""\n__global__ void mine(float* p) {}\n__global__ void other(float* p) {}\n"""\n'
 
 
-def kernel(name: str, ms: float, via: str = "", own: bool = False) -> Kernel:
-    return Kernel(name=name, calls=1, ms=ms, share=0.0, own=own, via=via)
+def kernel(name: str, ms: float, via: str = "", own: bool = False) -> ObservedKernel:
+    return ObservedKernel(name=name, calls=1, ms=ms, share=0.0, own=own, via=via)
 
 
-def judged(*kernels: Kernel, source: str = SOURCE, program_ms: float = 1.0, kind: str = "cuda", seen: Observed | None = None, **evidence):
+def judged(*kernels: ObservedKernel, source: str = SOURCE, program_ms: float = 1.0, kind: str = "cuda", seen: Observed | None = None, **evidence):
     found = Evidence(kernels=list(kernels), busy_ms=sum(k.ms for k in kernels), wall_ms=1.0, **evidence)
     return judge_evidence(found, source, NOTHING, kind, program_ms, seen)
 

@@ -9,7 +9,7 @@ from tests.browser import sample_run
 from tests.unit.webapp.people import People
 from tests.unit.webapp.ranked import make_ranked
 from verifier.jobs import Profile, Roofline
-from verifier.report import Kernel
+from verifier.report import ObservedKernel
 from webapp.compare.figures import clear_best, least
 from webapp.compare.steps import Step, home, kind_of
 from webapp.runs import artefacts
@@ -124,7 +124,7 @@ def test_kernels_find_their_step():
         return Step(words, ", ".join(words), [1], [[]])
 
     def kernel(name, own=True, via=""):
-        return Kernel(name=name, calls=1, ms=0.1, share=0.5, own=own, via=via)
+        return ObservedKernel(name=name, calls=1, ms=0.1, share=0.5, own=own, via=via)
 
     steps = [step("linear", "ReLU"), step("softmax", "div"), step("convolution")]
     assert home(kernel("softmax_div_kernel(float const*, float*)"), steps) is steps[1]

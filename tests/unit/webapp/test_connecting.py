@@ -104,12 +104,12 @@ def test_the_host_keeps_what_it_was_told(tmp_path, monkeypatch):
 
 
 def test_a_host_that_is_not_the_databases_is_told_so(tmp_path):
-    with pytest.raises(connect.Refused, match="two-hosts"):
+    with pytest.raises(connect.ConnectRefused, match="two-hosts"):
         connect.command({"data_dir": str(tmp_path / "none")}, "", tmp_path)
     line, more = connect.command({"data_dir": str(tmp_path)}, "", tmp_path)
     assert line[-3:] == ["verifier", "--device", "cuda:0"] and more["DATA_DIR"] == str(tmp_path)
 
 
 def test_pages_that_are_none_are_named():
-    with pytest.raises(connect.Refused, match="does not answer"):
+    with pytest.raises(connect.ConnectRefused, match="does not answer"):
         connect.ask("http://127.0.0.1:9", "t")

@@ -40,8 +40,8 @@ class Patches:
         mapped, sampler, code = self._observing.mapped, self._observing.sampler, RETURN[platform.machine()]
         entries: set[int] = set()
         for library, wanted in [self.functions[name] for name in names]:
-            # If the library has no name for the function, all exported functions of the library are patched.
-            entries |= set(mapped.entries(library, lambda name, wanted=wanted: not wanted or name == wanted))  # type: ignore[misc]
+            # If the library has no name for the function, all exported functions of the library are patched. mypy infers no lambda with a default.
+            entries |= set(mapped.entries(library, lambda name, wanted=wanted: not wanted or name == wanted))  # type: ignore[misc]  # as said
         before: dict[int, bytes] = {}
         try:
             for entry in entries:

@@ -226,7 +226,7 @@ def called_as(model: torch.nn.Module, flat: Callable[..., Any], signature: inspe
     def forward(*tensors: Any) -> Any:
         return flat(*tensors)
 
-    forward.__signature__ = signature  # type: ignore[attr-defined]
+    forward.__signature__ = signature  # type: ignore[attr-defined]  # what inspect reads first
     own, had = type(model), "forward" in model.__dict__
     before = model.__dict__.get("forward")
     hooks = {name: model.__dict__[name] for name in _HOOKS if name in model.__dict__}

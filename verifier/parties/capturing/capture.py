@@ -20,10 +20,10 @@ import torch
 from verifier.float8 import narrowed, wide
 from verifier.gathering import gathered_bytes
 from verifier.graph import Capture, Graph, Node
-from verifier.parties.capturing.calling import FlatCall, forward_arguments, rebuild
+from verifier.parties.capturing.calling import FlatCall, described, forward_arguments, rebuild
 from verifier.parties.capturing.cutting import Cutter
 from verifier.parties.capturing.exporting.export import export
-from verifier.parties.capturing.loop_nodes import Refused
+from verifier.parties.capturing.loop_nodes import LoopRefused
 from verifier.parties.capturing.outside import counts
 from verifier.parties.capturing.reading import frame_file, read_graph
 from verifier.parties.capturing.reasons import line_of, reason
@@ -136,7 +136,7 @@ def captured(model: torch.nn.Module, inputs: list[Any], plain: PlainState, sourc
                 with found.named():
                     return found.written_out(exported(model, found.forward(), args, kwargs, plain))
             break
-        except Refused as error:  # retry without this loop
+        except LoopRefused as error:  # retry without this loop
             refused[error.place] = str(error)
             plain.restore()
         except Exception:  # an exporter may raise anything; the pass-by-pass export below either succeeds or yields the reason
@@ -205,7 +205,6 @@ def held(plain: PlainState, name: str) -> Any:
 
 def results(model: torch.nn.Module, inputs: list[Any], other: bool) -> list[torch.Tensor]:
     """Returns the model's result tensors for copies of `inputs`, or for other inputs with the same shapes, always with the same seed."""
-    from verifier.parties.capturing.calling import described
 
     def changed(tensor: torch.Tensor) -> torch.Tensor:
         return narrowed(wide(tensor) * 0.5, tensor.dtype) if other and tensor.is_floating_point() else tensor.clone()

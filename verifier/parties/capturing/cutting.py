@@ -371,7 +371,7 @@ class Cutter:
                 return None
             function = type(target).forward
         elif isinstance(call.func, ast.Attribute) and isinstance(parent := self._module(call.func.value), torch.nn.Module):
-            function, owner = getattr(type(parent), call.func.attr, None), call.func.value  # type: ignore[assignment]
+            function, owner = getattr(type(parent), call.func.attr, None), call.func.value  # type: ignore[assignment]  # another kind
         else:
             return None
         tree = self._tree_of(function)
@@ -465,8 +465,8 @@ def _function(items: list[ast.stmt], given: list[str], writes: list[str] | None)
     for at, item in enumerate(body, start=1):
         for node in ast.walk(item):
             if "lineno" in node._attributes:
-                node.lineno = node.end_lineno = at  # type: ignore[attr-defined]
-                node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]
+                node.lineno = node.end_lineno = at  # type: ignore[attr-defined]  # these nodes have a place
+                node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]  # as above
     arguments = ast.arguments([], [ast.arg("self"), *map(ast.arg, given)], None, [], [], None, [])
     return ast.fix_missing_locations(ast.FunctionDef("part", arguments, body, []))
 

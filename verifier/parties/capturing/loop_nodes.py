@@ -21,7 +21,7 @@ class Unlike(ValueError):
     """Raised when the other passes of a loop cannot be inferred from two of them."""
 
 
-class Refused(ValueError):
+class LoopRefused(ValueError):
     """Raised when only the whole graph shows that a loop is unsuitable. `place` is the loop's file and line."""
 
     def __init__(self, message: str, place: tuple[str, int]):

@@ -67,7 +67,7 @@ class Function:
             argument.annotation = None
         made: Any = self.method.compiled(ast.fix_missing_locations(tree), self.file)
         made.__defaults__, made.__kwdefaults__ = self.original.__defaults__, self.original.__kwdefaults__
-        return made  # type: ignore[no-any-return]
+        return made  # type: ignore[no-any-return]  # a function made from the tree
 
 
 @dataclass

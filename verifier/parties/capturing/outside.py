@@ -90,14 +90,14 @@ def _watched(owner: type, attributes: dict[int, dict[str, str]], call: FlatCall)
             raise Used(found[key])
         return before(self, key)
 
-    owner.__getattribute__ = read  # type: ignore[method-assign,assignment]
+    owner.__getattribute__ = read  # type: ignore[method-assign,assignment]  # replaced while the model is called
     try:
         yield
     finally:
         if own is _MISSING:
             del owner.__getattribute__
         else:
-            owner.__getattribute__ = own  # type: ignore[method-assign]
+            owner.__getattribute__ = own  # type: ignore[method-assign]  # as it was
 
 
 def reached(source: ast.Module) -> list[tuple[ast.FunctionDef, str]]:
@@ -179,7 +179,7 @@ def _outside(plain: PlainState, name: str) -> str:
     for at, key in enumerate(keys, start=1):
         path += f".{key}"
         if at < len(keys) and key in owner._modules:
-            owner = owner._modules[key]  # type: ignore[assignment]
+            owner = owner._modules[key]  # type: ignore[assignment]  # the condition above rules out None
             continue
         return "" if key in owner._parameters or owner._buffers.get(key) is not None else path
     return ""

@@ -26,7 +26,7 @@ from verifier.parties.capturing.expert_sources import without_unread
 from verifier.parties.capturing.experts import Experts, experts_of
 from verifier.parties.capturing.exporting.export import composed, decomposed
 from verifier.parties.capturing.loop_forms import NUMBER, Form, filled, form_of, growing, only_indexes
-from verifier.parties.capturing.loop_nodes import SPACE, Refused, Unlike, at_pass, empty_results, free_name, numbers, renamed, state_of
+from verifier.parties.capturing.loop_nodes import SPACE, LoopRefused, Unlike, at_pass, empty_results, free_name, numbers, renamed, state_of
 from verifier.parties.capturing.loop_sites import Function, Visit, functions_of, loops_in, replaced, routes, tables_of, watched
 from verifier.parties.capturing.reading import frame_file, read_graph
 from verifier.parties.capturing.reasons import reason
@@ -204,7 +204,7 @@ class Rolled:
                 try:
                     made, of[node.name] = loop.written_out(node, taken, known.get, spec)
                 except Unlike as error:
-                    raise Refused(str(error), loop.place) from error
+                    raise LoopRefused(str(error), loop.place) from error
                 known |= {one.name: one for one in made}
                 nodes += made
             else:
@@ -290,7 +290,7 @@ def _either(item: ast.For, key: int, text: str) -> list[ast.stmt]:
     for statement in made:
         for node in ast.walk(statement):
             if "lineno" in node._attributes:
-                node.lineno = node.end_lineno = item.lineno  # type: ignore[attr-defined]
+                node.lineno = node.end_lineno = item.lineno  # type: ignore[attr-defined]  # these nodes have a place
     assert isinstance(made[1], ast.If)
     made[1].orelse = [item]
     return made

@@ -57,7 +57,7 @@ class Presence:
     def __lt__(self, other: object) -> bool:
         return self <= (other - 1 if type(other) is int else other)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # how Python marks what has no hash
 
 
 class Counts(list[Presence]):

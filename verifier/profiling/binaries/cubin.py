@@ -29,7 +29,7 @@ class CubinError(ValueError):
 
 
 @dataclass(frozen=True)
-class Kernel:
+class CubinKernel:
     """One kernel of a cubin, as described by its headers. Sizes are in bytes."""
 
     symbol: str
@@ -41,7 +41,7 @@ class Kernel:
     code: bytes
 
 
-def kernels(data: bytes) -> list[Kernel]:
+def kernels(data: bytes) -> list[CubinKernel]:
     """Returns all kernels in a file; the list is empty for a file without GPU code. Raises `CubinError`."""
     try:
         return [kernel for cubin in cubins(data) for kernel in _kernels(cubin)]
@@ -191,7 +191,7 @@ def _string(table: bytes, at: int) -> str:
     return table[at : end if end >= 0 else len(table)].decode("utf-8", "replace")
 
 
-def _kernels(cubin: bytes) -> list[Kernel]:
+def _kernels(cubin: bytes) -> list[CubinKernel]:
     if cubin[:4] != b"\x7fELF" or _machine(cubin) != _EM_CUDA:
         return []
     sections = {section.name: section for section in _sections(cubin)}
@@ -219,7 +219,7 @@ def _kernels(cubin: bytes) -> list[Kernel]:
         shared = sections.get(".nv.shared." + name)
         reserved = _RESERVED_SHARED if arch >= 90 else 0
         found.append(
-            Kernel(
+            CubinKernel(
                 symbol=name,
                 arch=arch,
                 registers=registers.get(index, 0),

@@ -75,7 +75,7 @@ class Product(BaseModel):
         return self.batch * math.ceil(self.m / side) * math.ceil(self.n / side)
 
 
-class Row(NamedTuple):
+class ReducedRows(NamedTuple):
     """The rows over which a reduction runs."""
 
     kind: str
@@ -88,7 +88,7 @@ class Structure(BaseModel):
 
     operators: list[str] | None = None  # the operators' full names; null if parts of the task were not captured
     products: list[Product] | None = None
-    rows: list[Row] | None = None
+    rows: list[ReducedRows] | None = None
     sorted_lengths: list[int] | None = None  # lengths of rows that are sorted or whose largest elements are selected
     groups: bool = False  # whether there are independent products of different or data-dependent sizes
     depthwise: bool = False  # whether a convolution processes each channel separately
@@ -176,7 +176,7 @@ def _convolution(x: tuple[int, ...], weight: tuple[int, ...], out: tuple[int, ..
     return Product(batch=groups, m=positions, n=max(out[1] // groups, 1), k=math.prod(weight[1:]), convolution=True)
 
 
-def row_of(node: Node, shapes: Shapes) -> Row | None:
+def row_of(node: Node, shapes: Shapes) -> ReducedRows | None:
     """Returns the rows of a reduction, or null if they cannot be determined."""
     kind, names = kind_of(node), inputs_of(node)
     shape = shapes.get(names[0], ()) if names else ()
@@ -184,20 +184,24 @@ def row_of(node: Node, shapes: Shapes) -> Row | None:
     if not shape or not size:
         return None
     if "batch_norm" in kind and len(shape) > 1:
-        return Row("batch_norm", shape[1], size // shape[1])
+        return ReducedRows("batch_norm", shape[1], size // shape[1])
     if kind in ("layer_norm", "native_layer_norm", "rms_norm"):
         normalised = node.args[1] if len(node.args) > 1 and isinstance(node.args[1], list) else None
-        return Row(kind, size // math.prod(normalised), math.prod(normalised)) if normalised and all(isinstance(n, int) for n in normalised) else None
+        return (
+            ReducedRows(kind, size // math.prod(normalised), math.prod(normalised))
+            if normalised and all(isinstance(n, int) for n in normalised)
+            else None
+        )
     if kind in ("group_norm", "native_group_norm", "instance_norm", "_cdist_forward", "bincount", "cross_entropy_loss", "linalg_vector_norm", "norm"):
         return None
     dims = node.args[1] if len(node.args) > 1 else None
     if dims is None or dims == []:
-        return Row(kind, 1, size)
+        return ReducedRows(kind, 1, size)
     chosen = dims if isinstance(dims, list) else [dims]
     if not all(isinstance(dim, int) and not isinstance(dim, bool) and -len(shape) <= dim < len(shape) for dim in chosen):
-        return Row(kind, size, 1) if isinstance(dims, dict) else None  # max and min of two tensors are not reductions
+        return ReducedRows(kind, size, 1) if isinstance(dims, dict) else None  # max and min of two tensors are not reductions
     length = math.prod(shape[dim] for dim in chosen)
-    return Row(kind, size // length, length)
+    return ReducedRows(kind, size // length, length)
 
 
 def _sorted_lengths(graph: Graph, shapes: Shapes) -> list[int] | None:

@@ -52,7 +52,7 @@ def invitation(request: HttpRequest, token: str) -> HttpResponse:
     if request.method == "POST" and request.user.is_authenticated:
         try:
             teams.join(request, request.user, found)
-        except teams.Refused as error:
+        except teams.TeamRefused as error:
             messages.error(request, str(error))
             return redirect("runs:list")
         switch(cast(Request, request), found.team)

@@ -13,7 +13,7 @@ from webapp.accounts.access import grant_of
 from webapp.accounts.audit import client_address
 from webapp.accounts.signed_in import Request
 from webapp.api.calls.limits import limit
-from webapp.api.calls.problems import TOKEN_HINT, Refused
+from webapp.api.calls.problems import TOKEN_HINT, CallRefused
 
 
 class Token(HttpBearer):
@@ -25,7 +25,9 @@ class Token(HttpBearer):
             return None  # the session is then used instead
         grant = tokens.authenticate(header, client_address(request))
         if grant is None:
-            raise Refused(401, "This token is unknown, revoked or expired.", TOKEN_HINT, headers={"WWW-Authenticate": 'Bearer error="invalid_token"'})
+            raise CallRefused(
+                401, "This token is unknown, revoked or expired.", TOKEN_HINT, headers={"WWW-Authenticate": 'Bearer error="invalid_token"'}
+            )
         known = cast(Request, request)
         known.user, known.grant, known.team = grant.user, grant, grant.team
         limit(request, creating=request.method == "POST")

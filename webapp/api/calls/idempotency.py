@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from webapp.accounts.models import Team
 from webapp.accounts.signed_in import Request
-from webapp.api.calls.problems import Refused
+from webapp.api.calls.problems import CallRefused
 from webapp.api.models import IdempotencyKey
 
 HEADER = "Idempotency-Key"
@@ -43,7 +43,7 @@ def once(request: Request, team: Team, create: Callable[[], tuple[int, BaseModel
         status, body = create()
         return _response(status, body.model_dump(mode="json"))
     if len(key) > LONGEST or not key.isprintable():
-        raise Refused(400, f"{HEADER} has to be printable, with at most {LONGEST} characters.", "Use a UUID.")
+        raise CallRefused(400, f"{HEADER} has to be printable, with at most {LONGEST} characters.", "Use a UUID.")
     sent = hashlib.sha256(f"{request.method} {request.path}\n".encode() + request.body).hexdigest()
     IdempotencyKey.objects.filter(created_at__lt=timezone.now() - KEPT_FOR, user=request.user).delete()
     try:
@@ -58,7 +58,7 @@ def once(request: Request, team: Team, create: Callable[[], tuple[int, BaseModel
             raise
     row = IdempotencyKey.objects.get(team=team, user=request.user, key=key)
     if row.request != sent:
-        raise Refused(409, f"This {HEADER} was used for another request.", "Take a new key for a new request.")
+        raise CallRefused(409, f"This {HEADER} was used for another request.", "Take a new key for a new request.")
     return _response(row.status, row.answer, again=True)
 
 

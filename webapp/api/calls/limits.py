@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from django.http import HttpRequest
 
 from webapp.accounts.access import grant_of
-from webapp.api.calls.problems import Refused, retry_after
+from webapp.api.calls.problems import CallRefused, retry_after
 
 MOST_BUCKETS = 10_000  # above this number, the least recently used bucket is dropped
 
@@ -64,7 +64,7 @@ def limit(request: HttpRequest, *, creating: bool = False) -> None:
     name = hashlib.sha256(f"{kind} {who}".encode()).hexdigest()
     wait = BUCKETS.take(name, rate, time.monotonic())
     if wait:
-        raise Refused(
+        raise CallRefused(
             429,
             f"At most {rate.burst:g} such calls at once and {rate.per_second:g} a second in the long run.",
             f"Call again in {wait:.1f} s; to follow a run use its event stream instead of asking often.",

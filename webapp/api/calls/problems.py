@@ -61,7 +61,7 @@ TITLES = {
 TOKEN_HINT = "Send `Authorization: Bearer sw_…`; tokens are made on the page Account, Tokens, and each belongs to one team."
 
 
-class Refused(Exception):
+class CallRefused(Exception):
     """An error response that can be raised anywhere in the API's call stack."""
 
     def __init__(self, status: int, detail: str, hint: str = "", errors: list[Fault] | None = None, headers: dict[str, str] | None = None):
@@ -70,16 +70,16 @@ class Refused(Exception):
         self.headers = headers or {}
 
 
-def wrong(where: str, message: str, hint: str = "") -> Refused:
+def wrong(where: str, message: str, hint: str = "") -> CallRefused:
     """Return a 422 for one field."""
-    return Refused(422, f"{where}: {message}", hint, [Fault(where=where, message=message, hint=hint)])
+    return CallRefused(422, f"{where}: {message}", hint, [Fault(where=where, message=message, hint=hint)])
 
 
-def bad_source(where: str, problems: list[SourceProblem]) -> Refused:
+def bad_source(where: str, problems: list[SourceProblem]) -> CallRefused:
     """Return a 422 for a source that cannot be parsed, with the lines at fault."""
     faults = [Fault(where=where, message=p.message, hint=p.hint, line=p.line, column=p.column) for p in problems]
     said = "; ".join(f"line {p.line}: {p.message}" if p.line else p.message for p in problems)
-    return Refused(422, f"{where}: {said}"[:2000], problems[0].hint if problems else "", faults)
+    return CallRefused(422, f"{where}: {said}"[:2000], problems[0].hint if problems else "", faults)
 
 
 def answer(problem: ProblemDetails, headers: dict[str, str] | None = None) -> HttpResponse:
@@ -96,8 +96,8 @@ def plain(status: int, detail: str, hint: str = "", **headers: str) -> HttpRespo
 def handle_errors(api: NinjaAPI) -> None:
     """Convert every error that a view can raise into problem details."""
 
-    @api.exception_handler(Refused)
-    def refused(request: HttpRequest, error: Refused) -> HttpResponse:
+    @api.exception_handler(CallRefused)
+    def refused(request: HttpRequest, error: CallRefused) -> HttpResponse:
         return answer(error.problem, error.headers)
 
     @api.exception_handler(AuthenticationError)

@@ -8,7 +8,7 @@ from typing import Any
 from django.http import HttpRequest
 from ninja.params.models import QueryModel
 
-from webapp.api.calls.problems import Fault, Refused
+from webapp.api.calls.problems import CallRefused, Fault
 
 
 def strict(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -30,8 +30,8 @@ def strict(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check(given: Iterable[str], known: list[str]) -> None:
-    """Raise `Refused` for unknown names."""
+    """Raise `CallRefused` for unknown names."""
     hint = f"Known here: {', '.join(known)}." if known else "This operation takes none."
     faults = [Fault(where=f"query.{name[:100]}", message="there is no such parameter", hint=hint) for name in sorted(set(given) - set(known))]
     if faults:
-        raise Refused(422, "; ".join(f"{fault.where}: {fault.message}" for fault in faults[:8]), hint, faults[:50])
+        raise CallRefused(422, "; ".join(f"{fault.where}: {fault.message}" for fault in faults[:8]), hint, faults[:50])

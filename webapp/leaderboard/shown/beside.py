@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from webapp.accounts.access import Asker
 from webapp.leaderboard.entries import Name
 from webapp.leaderboard.filters import Filters
-from webapp.leaderboard.ranking import Board, Row, board
+from webapp.leaderboard.ranking import Board, BoardRow, board
 from webapp.leaderboard.suites import choices
 
 MOST = 6  # suites; each needs its own ranking
@@ -17,7 +17,7 @@ SEPARATOR = ","
 @dataclass(frozen=True)
 class Beside:
     boards: list[Board]  # one per suite, all under the same setup
-    lines: list[tuple[str, Name, bool, list[Row | None]]]  # the entry's key and name, whether it is a baseline, and its row in each suite
+    lines: list[tuple[str, Name, bool, list[BoardRow | None]]]  # the entry's key and name, whether it is a baseline, and its row in each suite
 
 
 def beside(asker: Asker, filters: Filters, asked: str) -> Beside:
@@ -27,7 +27,7 @@ def beside(asker: Asker, filters: Filters, asked: str) -> Beside:
     keys = [key for key in dict.fromkeys(asked.split(SEPARATOR)) if key in there] or list(there)
     boards = [board(asker, replace(filters, suite=key)) for key in keys[:MOST]]
     boards = [found for found in boards if found.setup is not None]
-    rows: dict[str, list[Row | None]] = {}
+    rows: dict[str, list[BoardRow | None]] = {}
     for at, found in enumerate(boards):
         for row in found.rows:
             rows.setdefault(row.key, [None] * len(boards))[at] = row
@@ -35,7 +35,7 @@ def beside(asker: Asker, filters: Filters, asked: str) -> Beside:
     return Beside(boards, sorted(lines, key=lambda line: _order(line[3], filters.against)))
 
 
-def _order(rows: list[Row | None], against: str) -> tuple[int, float]:
+def _order(rows: list[BoardRow | None], against: str) -> tuple[int, float]:
     """Sort key: entries in the most suites come first, then those with the largest product of ratios."""
     product = 1.0
     for row in rows:

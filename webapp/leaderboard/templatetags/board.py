@@ -12,7 +12,7 @@ from typing import Any
 
 from django import template
 
-from webapp.leaderboard.ranking import Board, Row
+from webapp.leaderboard.ranking import Board, BoardRow
 from webapp.ui.tags import speedup_tag, whisker
 
 register = template.Library()
@@ -35,7 +35,7 @@ def rounded(value: float | None) -> str:
 
 
 @register.inclusion_tag("leaderboard/_cell.html")
-def board_cell(shown: dict[str, Any], row: Row, board: Board, scale: tuple[float, float]) -> dict[str, Any]:
+def board_cell(shown: dict[str, Any], row: BoardRow, board: Board, scale: tuple[float, float]) -> dict[str, Any]:
     """Render one cell of the table. The interval of a geometric mean is drawn next to its value."""
     column = shown["column"]
     return {

@@ -10,6 +10,7 @@ from typing import Any
 from django.db import DatabaseError, connection, transaction
 
 from agents.events import EVENT_VERSION, UNSTORABLE, Event, NewEvent, storable
+from agents.payloads import RunFinished, RunPaused
 from agents.ports import LeaseLost
 from webapp.runs.signals import run_ended, run_paused
 from webapp.runs.trace.projection import project
@@ -53,9 +54,9 @@ def append(run: uuid.UUID | str, events: Sequence[NewEvent], *, epoch: int | Non
             ]  # fmt: skip
             project(run, written)
             for event in written:
-                if event.kind == "run.paused" and event.payload.get("kind"):
-                    run_paused.send(sender=None, run=run, reason=event.payload.get("reason", ""))
-            if any(event.kind == "run.finished" for event in written):
+                if (paused := event.of(RunPaused)) and paused.kind_:
+                    run_paused.send(sender=None, run=run, reason=paused.reason)
+            if any(event.kind == RunFinished.kind for event in written):
                 run_ended.send(sender=None, run=run)
     except DatabaseError as error:
         named = ERRORS.get(getattr(error.__cause__, "sqlstate", None) or "")

@@ -18,7 +18,7 @@ from agents.llm import open_models
 from agents.memory.experience import FolderExperience
 from agents.payloads import Failure, RunFinished
 from agents.ports import LeaseLost
-from agents.roles import roles_for
+from agents.roles.casting import roles_for
 from agents.run import Engine
 from agents.settings import Settings
 from agents.workflows import FUNCTIONS

@@ -6,11 +6,11 @@ import math
 
 import pytest
 
-from agents.arena.scoring import Row, cells, geometric_mean, interval, score, scores
+from agents.arena.scoring import FinishedRun, cells, geometric_mean, interval, score, scores
 
 
-def row(task: str, workflow: str, seed: int, speedup: float | None, **fields) -> Row:
-    return Row(task, workflow, seed, speedup is not None and speedup > 1, speedup, "improved" if speedup else "failed", **fields)
+def row(task: str, workflow: str, seed: int, speedup: float | None, **fields) -> FinishedRun:
+    return FinishedRun(task, workflow, seed, speedup is not None and speedup > 1, speedup, "improved" if speedup else "failed", **fields)
 
 
 def test_a_run_without_a_faster_program_counts_as_eager():

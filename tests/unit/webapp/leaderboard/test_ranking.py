@@ -12,14 +12,14 @@ from tests.unit.webapp.ranked import make_ranked, make_suite
 from webapp.leaderboard.counting import count_all
 from webapp.leaderboard.filters import Filters
 from webapp.leaderboard.models import Entry, Listing, Preference, Result
-from webapp.leaderboard.ranking import Board, Row, board
+from webapp.leaderboard.ranking import Board, BoardRow, board
 from webapp.leaderboard.visibility import set_visibility
 from webapp.review import verdicts
 from webapp.runs.models import Candidate, Run
 from webapp.runs.trace.projection import rebuild
 
 
-def rows(found: Board) -> dict[str, Row]:
+def rows(found: Board) -> dict[str, BoardRow]:
     return {row.name.short: row for row in found.rows}
 
 

@@ -140,13 +140,13 @@ class _Regions:
 
     def _put(self, node: Node) -> Node | None:
         target, places, value, *more = node.args
-        if value not in self.masks or any(more) or node.kwargs or len(places) != 1:  # type: ignore[arg-type]
+        if value not in self.masks or any(more) or node.kwargs or len(places) != 1:  # type: ignore[arg-type]  # only nodes are keys
             return None
-        mask = self.masks[value]  # type: ignore[index]
-        if not self._equal(places[0], mask):  # type: ignore[index,arg-type]
+        mask = self.masks[value]  # type: ignore[index]  # a node, as found
+        if not self._equal(places[0], mask):  # type: ignore[index,arg-type]  # an index of one place
             return None
-        whole = self.whole(value)  # type: ignore[arg-type]
-        if whole.meta["val"].shape != target.meta["val"].shape:  # type: ignore[union-attr]
+        whole = self.whole(value)  # type: ignore[arg-type]  # a node, as found
+        if whole.meta["val"].shape != target.meta["val"].shape:  # type: ignore[union-attr]  # what is written to is a node
             return None
         chosen = self._new(node, aten.where.self, (self._beside(node, mask, whole), whole, target))
         return chosen if node.target is aten.index_put.default else self._new(node, aten.copy_.default, (target, chosen))

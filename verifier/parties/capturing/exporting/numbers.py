@@ -265,7 +265,7 @@ def numbers_stay(model: torch.nn.Module) -> Iterator[None]:
             return
         _put_at(tensor, key if isinstance(key, tuple) else (key,), value)
 
-    torch.Tensor.__setitem__ = put  # type: ignore[method-assign,assignment]
+    torch.Tensor.__setitem__ = put  # type: ignore[method-assign,assignment]  # replaced while the model is exported
     try:
         yield
     finally:

@@ -90,7 +90,7 @@ def data_traced(model: torch.nn.Module) -> Iterator[None]:
             raise ValueError("it gives a tensor other memory (`.data = ...`), which a graph cannot express (`.copy_(...)` can be captured)")
         before.__set__(tensor, value)
 
-    torch.Tensor.data = property(read, write)  # type: ignore[assignment]
+    torch.Tensor.data = property(read, write)  # type: ignore[assignment]  # replaced while the model is exported
     try:
         yield
     finally:

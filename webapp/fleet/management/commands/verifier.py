@@ -18,7 +18,7 @@ class Command(BaseCommand):
         parser.add_argument("--device", required=True, help='"cpu" or "cuda:0"')
 
     def handle(self, device: str, **options: Any) -> None:
-        from webapp.runs.workers.verifier_worker import VerifierWorker
+        from webapp.runs.workers.verifier_worker import VerifierWorker  # --help answers without the verifier's client
 
         if not re.fullmatch(r"cpu|cuda:\d+", device):
             raise CommandError(f'{device!r} is not a device: say "cpu" or "cuda:0"')
