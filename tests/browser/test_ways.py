@@ -53,7 +53,7 @@ def test_ways_come_without_a_reload_stand_beside_each_other_and_keep_what_is_fol
     expect(ways.get_by_role("region", name="Branches side by side")).to_be_focused()
     ways.locator("summary").press("Enter")
     append(run.pk, [way(2, "ended", reason="No program came of it.")])
-    expect(ways.locator("summary")).to_contain_text("3 so far, 2 at work")
+    expect(ways.locator("summary")).to_contain_text("3 so far, 2 running")
     assert ways.locator("details").get_attribute("open") is None, "folded it stays"
     page.set_viewport_size({"width": 380, "height": 800})
     ways.locator("summary").click()

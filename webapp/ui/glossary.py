@@ -31,7 +31,9 @@ TERMS = {
     "verifier": Term(
         "Verifier", "The process on a device's host that runs programs in a sandbox, compares their outputs with the model's and measures their time."
     ),
-    "workflow": Term("Workflow", "How the agents search for a faster program: who plans, who writes, and which attempts are continued. `auto` chooses one."),
+    "workflow": Term(
+        "Workflow", "How the agents search for a faster program: who plans, who writes, and which attempts go further. `auto` chooses one."
+    ),
     "speedup": Term(
         "Speedup",
         "Baseline time divided by program time, with its 95 % interval, as in 2.41× [2.36, 2.47]. Both are measured side by side on the same device. "
@@ -39,14 +41,16 @@ TERMS = {
     ),
     "baseline": Term(
         "Baseline",
-        "The unmodified model under PyTorch eager, `torch.compile`, its max-autotune, or in a CUDA graph. The first figure is over the fastest baseline "
-        "that was measured.",
+        "The unmodified model under PyTorch eager, `torch.compile`, its max-autotune, or in a CUDA graph. The first figure is over the fastest of "
+        "those that were measured.",
     ),
     "confirmed": Term(
         "Confirmed, provisional",
         "Confirmed: a full measurement with fresh seeds, against all baselines. Provisional: a quick one, against eager only.",
     ),
-    "class": Term("Class", "How much of a program's time its own kernels take: at least half (custom), at least a tenth (mixed), less (orchestration)."),
+    "class": Term(
+        "Class", "How much of a program's time its own kernels take: at least half (custom), at least a tenth (mixed), less (orchestration)."
+    ),
     "precision": Term("Precision", "The error bound that a program must keep, the same as its baselines'. `fp32-strict` is fp32 without TF32."),
     "floor": Term("Floor", "The time that the device needs at least for the task's memory traffic and arithmetic, whatever the program."),
     "flags": Term(

@@ -1,7 +1,7 @@
 """Pages about the site itself.
 
-They are the list of pages other than the four destinations, the glossary, and the living style guide, which shows the tokens from the stylesheet and every
-component in the form in which pages use it.
+They are the list of pages other than the four destinations, the glossary, and the living style guide, which shows the tokens from the stylesheet and
+every component in the form in which pages use it.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def test_an_uploaded_text_file_is_no_markdown(people):
         ({"file": ("a.md", b"\xff\xfe\x00")}, "a.md is not UTF-8 text (byte 1)"),
         ({"file": ("a.md", b"x" * (512 * 1024 + 1))}, "a.md has 512 KiB"),
         ({"file": ("a.md", b"")}, "There is no text"),
-        ({"file": ("a.md", b"text"), "text": "another"}, "leave one of them out"),
+        ({"file": ("a.md", b"text"), "text": "another"}, "remove one of them"),
     ],
 )
 def test_what_cannot_be_kept_is_refused_with_the_reason(people, given, said):

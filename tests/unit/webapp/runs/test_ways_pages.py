@@ -20,4 +20,4 @@ def test_the_ways_stand_side_by_side_without_a_script(run, client, user):
         shown = client.get(page).content.decode()
         assert shown.index("Branch 1") < shown.index("Branch 2")
         assert "Takes the lead with candidate 1: Candidate 1 is the fastest of all branches." in shown
-        assert "It tries &lt;b&gt;idea 1&lt;/b&gt;." in shown and "Ends: No program came of it." in shown and "2 so far, 1 at work" in shown
+        assert "It tries &lt;b&gt;idea 1&lt;/b&gt;." in shown and "Ends: No program came of it." in shown and "2 so far, 1 running" in shown
