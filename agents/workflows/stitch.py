@@ -94,7 +94,7 @@ class Search:
             self.number += 1
             turn = await self._round()
             if turn is None:
-                return "the coder has no further program to propose"
+                return "the coder has no further program to propose; stopped early"
             if self.repairs:
                 reason = self._way_round()
                 if reason:
