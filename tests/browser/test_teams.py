@@ -91,7 +91,7 @@ def test_two_factor_on_and_used(server, people, sign_in):
     page.get_by_role("button", name="Sign in").click()
     page.get_by_label("Code").fill("000000")
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_text("This code is not right")).to_be_visible()
+    expect(page.get_by_text("This code is wrong")).to_be_visible()
     page.get_by_label("Code").fill(codes[0])
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("button", name="Team Personal: switch")).to_be_visible()
