@@ -70,7 +70,7 @@ _ALL = (
     ),
     Workflow(
         "beam",
-        "Several branches at once over all devices: each improves its own program; one that stands still goes on from the best, one that lost ends.",
+        "Several branches at once over all devices: each improves its own program; one without gains continues from the best, one that lost ends.",
         source="KernelAgent, AKG, KernelEvolve",
         short="concurrent search paths, each with its own parent program; migration, and pruning by profile",
         when="you have several devices of one model, or ideas should not wait for each other",

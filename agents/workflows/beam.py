@@ -151,7 +151,7 @@ class Beam:
             return None
         await turns.of(way)
         if edit is None:
-            span.skip("nothing new came of it")
+            span.skip("no new program")
             way.dry = way.idea is None
             way.lose()
             return None
@@ -229,11 +229,11 @@ class Beam:
         if way.advice is not None:
             return f"Its diagnosis: {way.advice.reason}" if way.advice.route == "stop" else ""
         if way.dry:
-            return "The coder has nothing left to write here."
+            return "The coder has no further program to propose here."
         if way.best is None:
             if way.own is None and not way.view.attempts and way.lost < STANDS_STILL:
                 return ""  # the reply contained no program, so the plan's program is requested again
-            return f"No program of it is right after {REPAIRS} repairs." if way.view.attempts else "No program came of it."
+            return f"None of its programs is correct after {REPAIRS} repairs." if way.view.attempts else "It produced no program."
         if way.lost >= LOST:
             return f"{way.lost} programs in a row brought no gain."
         ruled = self.roles.verifier.by_rules(way.view, way.best)
@@ -257,7 +257,7 @@ class Beam:
         if not way.lost or way.failed is not None or self.leader is None or self.leads == way.number or way.best is self.leader:
             return ""
         if way.best is not None and way.best.number in ancestors_of(self.situation, self.leader):
-            return f"Branch {self.leads} has improved the program that it stands at, and it has not."
+            return f"Branch {self.leads} has improved the program that this branch began with, and this branch has not."
         if way.lost >= STANDS_STILL and not way.moved:
             return f"{way.lost} programs in a row brought no gain, so it goes on from the best program of branch {self.leads}."
         return ""

@@ -73,7 +73,7 @@ async def descend_numbers(run: Engine, situation: Situation, roles: Roles, start
     asked = 0
     async with run.span(path, f"Tune the numbers of candidate {start.number}", "coder") as span:
         what = ", ".join(f"{k.name} ({len(k.values)} values)" for k in knobs)
-        await span.say("coder", f"Coordinate descent over {what}: {combinations} combinations, of which at most {limit} are measured.")
+        await span.say("coder", f"Coordinate descent over {what}: {combinations} combinations; at most {limit} are measured.")
 
         async def measure(values: dict[str, int]) -> float:
             nonlocal asked

@@ -37,7 +37,7 @@ async def search(run: Engine, situation: Situation, roles: Roles) -> str:
                 continue
             if edit is None:
                 span.skip("the coder has no further program")
-                return "the coder has nothing left to write"
+                return "the coder has no further program to propose; stopped early"
             latest = await try_edit(run, span, situation, edit, latest)
             if decision is not None and advice is not None:
                 await settle(span, latest, advice, decision)

@@ -94,7 +94,7 @@ class Search:
             self.number += 1
             turn = await self._round()
             if turn is None:
-                return "the coder has nothing left to write"
+                return "the coder has no further program to propose; stopped early"
             if self.repairs:
                 reason = self._way_round()
                 if reason:
@@ -122,7 +122,7 @@ class Search:
                     self.run, self.situation, self.roles, path, self._parent(), self.advice, self.decision, stopping=self._stopping
                 )
                 if turn is None:
-                    span.skip("nothing left to write")
+                    span.skip("no further program")
                     return None
                 self.anew = False
                 self.advice, self.decision = turn.advice, turn.decision

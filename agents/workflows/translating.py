@@ -63,7 +63,7 @@ async def _candidate(
             await unusable(span, view, refused, None, None)
             return None
         if edit is None:
-            span.skip("nothing new came of it")
+            span.skip("no new program")
             return None
         attempt = await try_edit(run, span, situation, edit, parent)
     view.attempts.append(attempt)

@@ -219,8 +219,8 @@ class Search:
             self.tree.tried_in_vain(node, None, refused.reason)
             return None
         if edit is None:
-            span.skip("nothing new came of it")
-            node.diagnosis = "nothing new came of it"
+            span.skip("no new program")
+            node.diagnosis = "no new program"
             self.tree.give_up(node)
             return None
         return await try_edit(self.run, span, self.situation, edit, parent)
@@ -247,7 +247,7 @@ class Search:
 
     def outcome(self, node: Node, attempt: Attempt | None) -> str:
         if attempt is None:
-            said = "no program came of it"
+            said = "it produced no program"
         elif attempt.passed:
             gain = realised(attempt)
             said = f"candidate {attempt.number}" + (f" gained {gain:.2f}x" if gain is not None else " passed, its gain unknown")

@@ -136,6 +136,7 @@ def others() -> dict[str, str]:
         "results, last page": "/leaderboard/results/?end=1",
         "results of a device": "/leaderboard/results/?device=h200-bench&precision=tf32",
         "results left out": "/leaderboard/results/?state=left_out",
+        "suites side by side": "/leaderboard/beside/",
     }
 
 

@@ -4,6 +4,7 @@ import "./lib/copy.js";
 import { shortcut, showHelp } from "./lib/keys.js";
 import { say } from "./lib/say.js";
 import { openTabFromHash } from "./lib/tabs.js";
+import "./lib/terms.js";
 import { toggleTheme } from "./lib/theme.js";
 
 const bar = document.querySelector(".bar");

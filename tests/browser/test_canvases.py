@@ -195,11 +195,27 @@ def test_two_overviews_are_on_one_scale(opened, ratio: float):
     assert drawn is not None and drawn[1] == pytest.approx(scales[shorter]["recorded"][1], abs=1.6)
 
 
-def test_a_range_beside_the_recording_has_a_sentence_instead_of_figures(opened):
-    page = opened(1, "linear-norm-h200-nsys", "softmax-h200-nsys")
+@RATIOS
+def test_a_range_beside_the_recording_has_a_sentence_instead_of_figures(opened, ratio: float):
+    page = opened(ratio, "linear-norm-h200-nsys", "softmax-h200-nsys")
     page.evaluate("window.rested = false, view.set(view.bounds().to - 60, view.bounds().to - 20)")
     page.wait_for_function("window.rested")
     page.wait_for_timeout(300)
     said = page.locator(".timeline-summary").all_inner_texts()
     assert "NaN" not in " ".join([*said, page.locator(".timeline-below").inner_text()])
     assert any("Nothing was recorded in this range" in text for text in said)
+
+
+@RATIOS
+def test_one_kernel_is_said_in_the_singular(opened, ratio: float):
+    page = opened(ratio, "linear-norm-h200-nsys")
+    page.evaluate(
+        """() => {
+          const [lane] = view.lanes, { model } = lane, { start, duration } = model.columns;
+          const kernel = model.offsets[model.firstTrack[lane.devices[0].rows[0].index]] + 3;
+          view.measure(lane, start[kernel], start[kernel] + duration[kernel]);
+          view.paint();
+        }"""
+    )
+    page.wait_for_function("document.querySelector('.timeline-summary').textContent.startsWith('Measured')")
+    assert " · 1 kernel · " in page.locator(".timeline-summary").inner_text()

@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 
 from agents.events import NewEvent
 from tests.browser import sample_run
+from tests.browser.ratios import RATIOS
 from webapp.environment import ROOT
 from webapp.runs.trace.append import append
 
@@ -283,7 +284,7 @@ def test_a_narrow_screen_shows_one_pane_at_a_time(page: Page, server, sign_in, p
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-@pytest.mark.parametrize("ratio", [pytest.param(ratio, marks=pytest.mark.browser_context_args(device_scale_factor=ratio)) for ratio in (1, 2)])
+@RATIOS
 def test_on_a_phone_every_tab_of_a_candidate_can_be_pressed(page: Page, server, sign_in, people, run, ratio):
     sample_run.play(run)
     page.set_viewport_size({"width": 390, "height": 844})
@@ -297,7 +298,8 @@ def test_on_a_phone_every_tab_of_a_candidate_can_be_pressed(page: Page, server, 
         assert page.evaluate("pageChecks.light()") == []
 
 
-def test_what_a_script_styled_is_swapped_without_breaking_the_policy(page: Page, server, sign_in, people):
+@RATIOS
+def test_what_a_script_styled_is_swapped_without_breaking_the_policy(page: Page, server, sign_in, people, ratio):
     """`no_errors_in_the_page` checks the console."""
     sign_in(people.alice)
     page.evaluate(
@@ -313,7 +315,8 @@ def test_what_a_script_styled_is_swapped_without_breaking_the_policy(page: Page,
     assert page.locator("#probe").get_attribute("style") is None
 
 
-def test_the_tab_says_how_the_run_stands(page: Page, server, sign_in, people, run):
+@RATIOS
+def test_the_tab_says_how_the_run_stands(page: Page, server, sign_in, people, run, ratio):
     sign_in(people.alice)
     open_run(page, server, run)
     expect(page).to_have_title(re.compile("^queued · softmax_rows"))

@@ -93,7 +93,7 @@ def test_a_plan_is_edited_a_note_is_sent_and_the_run_is_forked(server, sign_in, 
         page.get_by_role("link", name="Read and edit the plan").click()
         page.get_by_label("Summary").fill("One pass over the row, by hand")
         page.get_by_label("Strategies").first.fill("row-cache")
-        page.get_by_role("button", name="Save and go on").click()
+        page.get_by_role("button", name="Save and continue").click()
         page.wait_for_url(re.compile(rf"/runs/{run.pk}/$"))
         expect(page.locator("[data-part=entries]")).to_contain_text("One pass over the row, by hand")
 

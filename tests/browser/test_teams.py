@@ -51,7 +51,7 @@ def test_a_team_from_its_making_to_its_audit_log(server, people, sign_in, browse
     theirs.goto(f"{server}/submit/")
     expect(theirs.get_by_text("You can view this team but not change it")).to_be_visible()
     page.get_by_role("button", name="Remove dana").click()
-    expect(page.get_by_text("dana is out of the team")).to_be_visible()
+    expect(page.get_by_text("dana was removed from the team")).to_be_visible()
     assert theirs.goto(f"{server}/teams/{team.pk}/").status == 404
     theirs.goto(server)
     expect(theirs.get_by_role("button", name="Team Personal: switch")).to_be_visible()
@@ -91,7 +91,7 @@ def test_two_factor_on_and_used(server, people, sign_in):
     page.get_by_role("button", name="Sign in").click()
     page.get_by_label("Code").fill("000000")
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_text("This code is not right")).to_be_visible()
+    expect(page.get_by_text("This code is wrong")).to_be_visible()
     page.get_by_label("Code").fill(codes[0])
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("button", name="Team Personal: switch")).to_be_visible()

@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 
 from agents.events import NewEvent
 from tests.browser import sample_run
+from tests.browser.ratios import RATIOS
 from verifier.profiling.timeline import Counter, Timeline
 from webapp.environment import ROOT
 from webapp.runs import artefacts
@@ -87,7 +88,7 @@ def drag(page: Page, canvas, begin: tuple[float, float], end: tuple[float, float
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ratio", [pytest.param(ratio, marks=pytest.mark.browser_context_args(device_scale_factor=ratio)) for ratio in (1, 1.5, 2)])
+@RATIOS
 def test_the_axis_spans_the_canvas_whatever_the_pixels(page: Page, drawn, ratio):
     drawn(real())
     assert page.evaluate("devicePixelRatio") == ratio

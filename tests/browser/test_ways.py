@@ -52,8 +52,8 @@ def test_ways_come_without_a_reload_stand_beside_each_other_and_keep_what_is_fol
     page.keyboard.press("Tab")
     expect(ways.get_by_role("region", name="Branches side by side")).to_be_focused()
     ways.locator("summary").press("Enter")
-    append(run.pk, [way(2, "ended", reason="No program came of it.")])
-    expect(ways.locator("summary")).to_contain_text("3 so far, 2 at work")
+    append(run.pk, [way(2, "ended", reason="It produced no program.")])
+    expect(ways.locator("summary")).to_contain_text("3 so far, 2 running")
     assert ways.locator("details").get_attribute("open") is None, "folded it stays"
     page.set_viewport_size({"width": 380, "height": 800})
     ways.locator("summary").click()
@@ -64,5 +64,5 @@ def test_ways_come_without_a_reload_stand_beside_each_other_and_keep_what_is_fol
     plain = context.new_page()
     plain.goto(f"{server}/runs/{run.pk}/")
     expect(plain.locator(".way")).to_have_count(3)
-    expect(plain.locator(".way").nth(1)).to_contain_text("Ends: No program came of it.")
+    expect(plain.locator(".way").nth(1)).to_contain_text("Ends: It produced no program.")
     context.close()

@@ -47,8 +47,8 @@ ACTIONS = {
     "share.revoked": "share link revoked",
     "verdict.given": "verdict given",
     "comment.deleted": "comment deleted",
-    "training.agreed": "agreed that runs are learned from",
-    "training.withdrawn": "withdrew that runs are learned from",
+    "training.agreed": "allowed runs to be used for training",
+    "training.withdrawn": "no longer allows runs to be used for training",
 }
 LONGEST_TARGET = 200
 

@@ -137,10 +137,10 @@ class ApiToken(models.Model):
 
     @property
     def state(self) -> str:
-        """Returns "in force", "expired" or "revoked"."""
+        """Returns "valid", "expired" or "revoked"."""
         if self.revoked_at is not None:
             return "revoked"
-        return "expired" if self.expires_at is not None and self.expires_at <= timezone.now() else "in force"
+        return "expired" if self.expires_at is not None and self.expires_at <= timezone.now() else "valid"
 
 
 class AuditEntry(models.Model):

@@ -125,7 +125,7 @@ def remove(request: Request, team_id: uuid.UUID, member_id: int) -> HttpResponse
     except teams.TeamRefused as error:
         messages.error(request, str(error))
         return redirect("accounts:team", found.pk)
-    messages.success(request, f"You left {found}." if leaves else f"{member.user} is out of the team, and their tokens for it are revoked.")
+    messages.success(request, f"You left {found}." if leaves else f"{member.user} was removed from the team, and their tokens for it are revoked.")
     return redirect("accounts:account") if leaves else redirect("accounts:team", found.pk)
 
 

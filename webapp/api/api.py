@@ -27,7 +27,7 @@ TAGS = {
     "comments": "What the team says about a run, at its places.",
     "artefacts": "Bytes that the events refer to by hash; timelines.",
     "leaderboard": "Confirmed results, ranked.",
-    "devices": "What there is to measure on.",
+    "devices": "Devices to measure on.",
     "me": "Who calls, and what the token allows.",
 }
 # The scopes for each method and path. One of the listed scopes is enough. The role's permissions apply in addition.

@@ -29,7 +29,7 @@ PYTHON = {"responses": {200: {"description": "The source.", "content": {"text/x-
 class CandidateVerdict(Schema):
     """A summary of one verification of a candidate; the report has the details."""
 
-    id: uuid.UUID = Field(description="Of the verification: names its report.")
+    id: uuid.UUID = Field(description="Id of the verification, which also names its report.")
     state: str = Field(description="queued, running, finished")
     status: str | None = Field(
         description="Verdict: passed, wrong_result, build_failed, crashed, timed_out, rejected, inconclusive, infrastructure_error."

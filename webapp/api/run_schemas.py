@@ -53,9 +53,11 @@ class SearchSettings(Asked):
         default="one", description="One agent, or one that makes it right and one that makes it fast."
     )
     first_program: Literal["coder", "built-in"] = Field(
-        default="coder", description="Of stitch with a model as coder: its own program first, or the compiler's, which it then improves."
+        default="coder", description="For stitch with a model as coder: begin with its own program, or with the compiler's and improve it."
     )
-    language: Literal["cuda", "triton", "cpp"] | None = Field(default=None, description="Of the program; null: CUDA C++ on a GPU, C++ on the CPU.")
+    language: Literal["cuda", "triton", "cpp"] | None = Field(
+        default=None, description="Language of the program; null: CUDA C++ on a GPU, C++ on the CPU."
+    )
     device: str = Field(default="cpu", pattern=DEVICE, description='"cpu", "cuda" (any GPU) or one GPU such as "cuda:0".', examples=["cuda"])
     precision: Precision = Field(default="fp32-strict", description="Error bound that the program has to keep, and that of its baselines.")
     mode: Mode = Field(default="train", description="train() as KernelBench leaves it, or eval().")
@@ -65,7 +67,7 @@ class SearchSettings(Asked):
     )
     review_plan: bool = Field(default=False, description="Pause after the first plan until a person has read it.")
     budget: Limits = Limits()
-    seed: int = Field(default=0, ge=0, le=2**31 - 1, description="Of the search; measurements draw their own.")
+    seed: int = Field(default=0, ge=0, le=2**31 - 1, description="Seed of the search; measurements draw their own.")
 
     def settings(self) -> Settings:
         return Settings.model_validate(self.model_dump())
@@ -111,7 +113,7 @@ class RunRow(Schema):
     outcome: Outcome | None = Field(description="Null until it has finished.")
     reason: str = Field(description="Why it ended, as a sentence.")
     best_candidate: int | None
-    speedup: Interval | None = Field(description="Of the best program against eager PyTorch, with its 95 % interval; the device is the run's.")
+    speedup: Interval | None = Field(description="Speedup of the best program over eager PyTorch, with its 95 % interval; the device is the run's.")
     last_seq: int = Field(description="Seq of its last event: the cursor of a client that has read everything.")
     published: bool = Field(description="Everyone who can sign in sees it.")
     imported: bool

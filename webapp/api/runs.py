@@ -146,7 +146,7 @@ def fork_run(request: Request, run_id: uuid.UUID, given: Fork) -> HttpResponse:
     if run.last_seq == 0:
         raise CallRefused(409, "This run has not begun.", "Start another run with other settings instead.")
     if not run.searches:
-        raise CallRefused(409, "This run verifies a program: there is nothing that other settings could change.", "Start another verification.")
+        raise CallRefused(409, "This run verifies a program, so other settings would change nothing.", "Start another verification.")
     settings = _changed(forks.settings_now(run), given.changes)
     check_settings(settings, "body.changes.")
 
@@ -163,7 +163,7 @@ def fork_run(request: Request, run_id: uuid.UUID, given: Fork) -> HttpResponse:
 def _changed(present: Settings, changes: dict[str, Any]) -> Settings:
     budget = changes.get("budget")
     if budget is not None and not isinstance(budget, dict):
-        raise wrong("body.changes.budget", "this is no object of limits")
+        raise wrong("body.changes.budget", "this isn't an object of limits")
     shown = present.model_dump(include=set(SearchSettings.model_fields))
     merged = {**shown, **changes, "budget": {**shown["budget"], **(budget or {})}}
     try:

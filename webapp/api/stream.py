@@ -50,7 +50,7 @@ STREAM_OPERATION = {
     "tags": ["events"],
     "description": (
         "Server-sent events: each has the event's seq as `id` and the event as JSON in `data` (type `message`). After a broken connection send the "
-        "last `id` back as `Last-Event-ID`, or as `?after=`; nothing is lost and nothing comes twice. A comment every 15 s keeps the connection; "
+        "last `id` back as `Last-Event-ID`, or as `?after=`; nothing is lost and nothing is sent twice. A comment every 15 s keeps the connection; "
         "a reader that takes nothing for a minute is hung up on, and goes on the same way. At "
         "the end of the run comes an event of type `end` with `{last, state, outcome}`, and the stream closes: do not connect again."
     ),
@@ -74,7 +74,7 @@ async def events_stream(scope: Message, receive: Receive, send: Send) -> None:
     """Serve GET /api/v1/runs/ID/events/stream."""
     try:
         if not our_host(scope):
-            raise CallRefused(400, "This is no name of this installation.", "Ask by a name in ALLOWED_HOSTS.")
+            raise CallRefused(400, "This host name isn't one of this installation.", "Use a name in ALLOWED_HOSTS.")
         if header_of(scope, b"origin") and not header_of(scope, b"authorization") and not same_origin(scope):
             raise CallRefused(403, "A page of another origin may not follow a run with your session.", TOKEN_HINT)
         if scope["method"] != "GET":
@@ -210,7 +210,7 @@ def _query(scope: Message) -> dict[str, list[str]]:
 def _cursor(scope: Message) -> int:
     text = header_of(scope, b"last-event-id") or _query(scope).get("after", ["0"])[-1] or "0"
     if not (text.isascii() and text.isdecimal() and int(text[:20]) <= LARGEST and len(text) <= 20):
-        raise CallRefused(400, "The cursor is no event's seq.", "Send the last `id` that you got as Last-Event-ID, or leave it out.")
+        raise CallRefused(400, "The cursor isn't the seq of an event.", "Send the last `id` that you got as Last-Event-ID, or leave it out.")
     return int(text)
 
 

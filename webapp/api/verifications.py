@@ -99,8 +99,8 @@ class VerificationResult(Schema):
     comparisons: list[Against] = Field(description="Against every baseline of the tier.")
     program_class: Class | None
     own_share: float | None = Field(description="Share of the time in the program's own kernels.")
-    floor_fraction: float | None = Field(description="Of what the device allows at best (roofline), 1 is all.")
-    flags: list[str] = Field(description="Of the task: trivial, stochastic.")
+    floor_fraction: float | None = Field(description="Share of what the device allows at best (roofline), from 0 to 1.")
+    flags: list[str] = Field(description="Flags of the task: trivial, stochastic.")
     clock: int | None = Field(description="Version of the verifier's clock; times by different ones are not comparable.")
     untried: list[str] = Field(description="What was to be tried and was not, each with the reason.")
     problems: list[SourceProblem] = Field(description="Errors of parsing and compiling, with lines of the program.")

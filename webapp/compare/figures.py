@@ -47,9 +47,9 @@ def figure_rows(sides: list[Side]) -> list[FigureRow]:
     eager = "the program's time and its 95 % interval, measured in turn with PyTorch eager"
     row("Against eager", lambda side: side.against("eager"), "speedup", ranked([side.against("eager") for side in sides]), eager)
     best = ranked([side.best_baseline[1] if side.best_baseline else None for side in sides])
-    row("Against the best baseline", baseline_of, "baseline", best, "known from tier full only")
+    row("Against the best baseline", baseline_of, "baseline", best, "measured only in the full tier")
     row("Time of a call", lambda side: tags.ms(side.program_ms) if side.program_ms else "", best=least([s.program_ms for s in sides]) if same else ())
-    row("Of the floor", floor_of, help="what bytes and operations need at least on this device")
+    row("Share of the floor", floor_of, help="the floor is the least time that the bytes and operations need on this device")
     row("Class", lambda side: (side.report.program_class, side.report.own_share) if side.report and side.report.program_class else None, "class")
     peaks = [side.report.peak_bytes if side.report else None for side in sides]
     row(

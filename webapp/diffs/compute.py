@@ -87,7 +87,7 @@ def _compute(old: str, new: str, ignore_space: bool, seconds: float) -> Diff:
     coarser = ""
     if time.monotonic() - begin > seconds:
         moved: list[Move] = []
-        coarser = f"Finding the changes took more than {seconds * 1000:.0f} ms: moved blocks were not sought, and lines stand as they come."
+        coarser = f"Finding the changes took more than {seconds * 1000:.0f} ms: moved blocks are not marked, and lines are paired in order."
     else:
         moved = moves(before, after, changed)
     table = _Table(before, after, begin + seconds, coarser)

@@ -72,7 +72,7 @@ def reach(token: str) -> tuple[User, dict[str, str]]:
     except signing.SignatureExpired:
         raise NotEnrolled("This token has expired: reload the page “Connect a GPU” for another.") from None
     except signing.BadSignature:
-        raise NotEnrolled("This is no token of this installation: copy the whole command from the page “Connect a GPU”.") from None
+        raise NotEnrolled("This token isn't one of this installation: copy the whole command from the page “Connect a GPU”.") from None
     if user is None or not may_connect(user):
         raise NotEnrolled("The person who made this token may no longer connect devices.")
     if way().here:

@@ -62,7 +62,7 @@ def enrol(request: Request) -> JsonResponse:
     except (NotEnrolled, PermissionDenied) as refused:
         return JsonResponse({"error": str(refused)}, status=403)
     except ValueError:
-        return JsonResponse({"error": "The body is no JSON object with a token."}, status=400)
+        return JsonResponse({"error": "The body isn't a JSON object with a token."}, status=400)
     audit.record(user, None, "device.enrolled", str(audit.client_address(request) or ""))
     response = JsonResponse(found)
     response["Cache-Control"] = "no-store"

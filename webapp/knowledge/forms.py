@@ -31,15 +31,15 @@ class DocumentForm(forms.Form):
         upload = self.files.get("file")
         text = (cleaned.get("text") or "").replace("\r\n", "\n").replace("\r", "\n")
         if upload is not None and text.strip() and text != (self.initial.get("text") or ""):
-            self.add_error("file", "There is a text and a file: leave one of them out.")
+            self.add_error("file", "You gave both a text and a file: remove one of them.")
         elif upload is not None:
             text = self._read(upload, cleaned)
         if self.errors:
             return cleaned
         if "\x00" in text:
-            self.add_error("text", "The text holds a zero byte: it is not a text that can be searched.")
+            self.add_error("text", "The text has a zero byte, so it can't be searched: save it as plain text.")
         elif not text.strip():
-            self.add_error("file" if upload is not None else "text", "There is no text: paste it, or choose a file.")
+            self.add_error("file" if upload is not None else "text", "The text is missing: paste it, or choose a file.")
         elif len(text.encode()) > MOST_KIB * 1024:
             size = len(text.encode()) // 1024
             self.add_error("text", f"The text has {size} KiB; at most {MOST_KIB} KiB are kept in one document. Divide it by its chapters.")

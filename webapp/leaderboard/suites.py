@@ -108,5 +108,5 @@ def read_tasks(asker: Asker, lines: Iterable[str]) -> list[tuple[str, str]]:
             )
         found.setdefault(sha, name[:120])
     if not found:
-        raise SuiteRefused("There is no task in it: one name, or one SHA-256 of a source, a line.")
+        raise SuiteRefused("The list is empty: give one task per line, by its name or the SHA-256 of its source.")
     return list(found.items())

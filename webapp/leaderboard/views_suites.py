@@ -90,7 +90,7 @@ def _save(request: Request, suite: Suite) -> HttpResponse:
             typed["tasks"] = _read(file)
         name = typed["name"].strip()
         if not name or len(name) > 100:
-            raise SuiteRefused("The name has to have 1 to 100 characters.")
+            raise SuiteRefused("The name needs 1 to 100 characters.")
         if typed["visibility"] not in dict(VISIBILITY):
             raise SuiteRefused("Choose who sees the suite.")
         tasks = read_tasks(request, typed["tasks"].splitlines())
@@ -117,7 +117,7 @@ def _read(file: UploadedFile[Any]) -> str:
     try:
         return bytes(file.read()).decode("utf-8").replace("\0", "")
     except UnicodeDecodeError as error:
-        raise SuiteRefused(f"The file is not text in UTF-8 (byte {error.start}): one task a line.") from None
+        raise SuiteRefused(f"The file is not text in UTF-8 (byte {error.start}): list one task per line.") from None
 
 
 @login_required

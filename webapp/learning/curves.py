@@ -38,7 +38,7 @@ CHARTS = (
     Chart("own", "Own kernels", "Share of the GPU time of programs that passed", "%", (("own_share", "own kernels"),)),
     Chart("verdicts", "Verdicts", "Samples of each step by verdict", "", (("verdicts.", ""),), stacked=True),
     Chart("rubric", "Rubric", "Mean score by criterion, 1 to 5", "", (("rubric.", ""),)),
-    Chart("entropy", "Entropy", "Of the sampled tokens, in nats", "", (("entropy", "entropy"),)),
+    Chart("entropy", "Entropy", "Mean over the sampled tokens, in nats", "", (("entropy", "entropy"),)),
     Chart("length", "Length", "Tokens in a reply", "", (("length", "tokens"),)),
     Chart(
         "descent", "Gradient and clipping", "Norm of the gradient; share of clipped tokens; KL", "",

@@ -50,7 +50,7 @@ def letter(request: Request, letter_id: uuid.UUID) -> HttpResponse:
             found.refresh_from_db()
             refused = f"Not sent: this prompt was {found.state} meanwhile."
         else:
-            messages.success(request, "The reply is sent. The run goes on.")
+            messages.success(request, "The reply is sent. The run continues.")
             return redirect("runs:run", found.run_id)
     context = {"letter": found, "prompt": prompt_of(found), "may_answer": may_answer, "refused": refused, "text": text}
     return render(request, "llm/letter.html", context, status=422 if refused else 200)

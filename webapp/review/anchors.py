@@ -128,7 +128,7 @@ def _line(run: Run, place: LinePlace) -> dict[str, Any]:
     lines = source_lines(run, of)
     name = "the reference" if of is None else f"candidate {of}"
     if place.line > len(lines):
-        raise AnchorRefused(f"Line {place.line} is behind the end of {name}, which has {len(lines)} lines.")
+        raise AnchorRefused(f"Line {place.line} is past the end of {name}, which has {len(lines)} lines.")
     kept = [line[:LONGEST_LINE] for line in lines]
     anchor = {"kind": "line", "candidate": place.candidate, "side": place.side, "of": of, "line": place.line, "text": kept[place.line - 1]}
     return anchor | {"context": context_of(kept, place.line), "against": "task" if other is None else str(other), "view": place.view}

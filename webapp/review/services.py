@@ -121,7 +121,7 @@ def _own(asker: Asker, comment: Comment) -> User:
     require(asker, comment.thread.team_id, "act")
     user: User = user_of(asker)
     if comment.author_id != user.pk:
-        raise PermissionDenied("Only who wrote a comment may change it.")
+        raise PermissionDenied("Only the author of a comment can change it.")
     return user
 
 

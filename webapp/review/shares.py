@@ -49,7 +49,7 @@ def make(asker: Asker, run: Run, *, place: str, days: int, comments: bool) -> Sh
     place = _place(run, place)
     with transaction.atomic():
         if Share.objects.filter(run=run, revoked_at=None, expires_at__gt=timezone.now()).count() >= MOST_OPEN:
-            raise ShareRefused(f"This run has {MOST_OPEN} links in force: revoke some that nobody needs.")
+            raise ShareRefused(f"This run already has {MOST_OPEN} working links: revoke one first.")
         share = Share.objects.create(
             team_id=run.team_id, run=run, place=place, comments=comments, created_by=user_of(asker), expires_at=timezone.now() + timedelta(days=days)
         )

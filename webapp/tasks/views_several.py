@@ -66,7 +66,7 @@ def import_tasks(request: Request) -> HttpResponse:
             found = from_zip(upload)
         elif path:
             if request.user != first_user():
-                raise PermissionDenied("Paths on the server are read only for the person whose machine this is: upload a zip instead.")
+                raise PermissionDenied("Only the person who runs this installation can import from a path on the server: upload a zip instead.")
             found = from_folder(Path(path).expanduser())
         else:
             raise NotKernelBench("nothing was given: choose a zip file, or type the path of a checkout")

@@ -73,6 +73,7 @@ def _run_page(request: Request, form_class: type[RunForm], template: str, skelet
     context = {
         "draft_key": f"{request.user.pk}:{request.path}",
         "fresh": request.method == "GET" and not set(request.GET) & {"example", "task", "from"},
+        "first": not Run.objects.filter(created_by=request.user).exists(),  # shows a newcomer what happens next
         "again": run_for(request, _uuid(request.GET["from"]))[0] if "from" in request.GET else None,
         "form": form,
         "devices": devices,

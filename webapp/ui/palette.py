@@ -37,6 +37,7 @@ PAGES = [
     ("Start an arena", "arena:start", "workflows compare"),
     ("Account", "accounts:account", "settings password theme"),
     ("Tokens", "accounts:tokens", "api key"),
+    ("Glossary", "ui:glossary", "help words terms meaning"),
     ("All pages", "ui:advanced", "advanced menu"),
     ("Style guide", "ui:styleguide", "components colours"),
 ]

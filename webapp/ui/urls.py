@@ -1,4 +1,4 @@
-"""URLs of the list of advanced pages and of the living style guide."""
+"""URLs of the list of advanced pages, the glossary and the living style guide."""
 
 from django.urls import path
 
@@ -9,5 +9,6 @@ app_name = "ui"
 urlpatterns = [
     path("palette", views.find, name="find"),
     path("advanced/", views.advanced, name="advanced"),
+    path("glossary/", views.glossary, name="glossary"),
     path("styleguide/", views.styleguide, name="styleguide"),
 ]

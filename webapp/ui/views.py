@@ -1,7 +1,7 @@
 """Pages about the site itself.
 
-They are the list of pages other than the four destinations, and the living style guide, which shows the tokens from the stylesheet and every
-component in the form in which pages use it.
+They are the list of pages other than the four destinations, the glossary, and the living style guide, which shows the tokens from the stylesheet and
+every component in the form in which pages use it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import cache
 
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
-from django.http import HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
@@ -62,6 +62,12 @@ def advanced(request: Request) -> HttpResponse:
     items = [item | {"in_bar": not item["used"] or used.get(item["used"], False)} for place in ADVANCED if (item := item_of(place))]
     more = [item | {"in_bar": False} for place in ELSEWHERE if (item := item_of(place))]
     return render(request, "ui/advanced.html", {"places": [*items, *more]})
+
+
+@require_GET
+def glossary(request: HttpRequest) -> HttpResponse:
+    """Explain the terms that the pages use. It is open to everyone, because published results link to it."""
+    return render(request, "ui/glossary.html")
 
 
 @login_required

@@ -30,7 +30,7 @@ export const FOLDERS = {
     state.run.pause = null;
     changes.header = true;
     addItem(state, changes, event, "state", { title: "Resumed", text: payload.reason ?? "" });
-    changes.notices.push("The run goes on.");
+    changes.notices.push("The run continues.");
   },
   "run.forked"(state, event, payload, changes) {
     const { run } = state;

@@ -6,6 +6,7 @@ import { figuresOf, headlineOfRun, NAMES, outcomeChip, toGoOn, useful } from "./
 import { leftText, progressText, roughly, secondsLeft, Standing } from "./progress.js";
 import { bestCandidate, expectedSeconds } from "./store.js";
 import { clock } from "../lib/ago.js";
+import { term } from "../lib/terms.js";
 import { sentence } from "../lib/words.js";
 
 const ROLES = { planner: "Planner", coder: "Coder", verifier: "Verifier" };
@@ -179,9 +180,9 @@ function factsOf(best, report) {
     const share = report?.own_share == null ? "" : ` ${Math.round(report.own_share * 100)} %`;
     parts.push(h("span", { class: `tag class-${best.programClass}`, title: "share of its device time in its own kernels" }, `${best.programClass}${share}`));
   }
-  if (report?.floor_fraction != null) parts.push(h("span", { title: `physical floor ${ms(report.floor_ms)}` }, `${Math.round(report.floor_fraction * 100)} % of floor`));
+  if (report?.floor_fraction != null) parts.push(h("span", { title: `physical floor ${ms(report.floor_ms)}` }, `${Math.round(report.floor_fraction * 100)} % of `, term("floor", "floor")));
   for (const flag of report?.flags ?? []) parts.push(h("span", { class: "tag flag" }, h("span", { "aria-hidden": "true" }, "⚑"), flag));
-  parts.push(h("span", { class: "faint" }, best.tier === "full" ? "full measurement" : "quick measurement"));
+  parts.push(h("span", { class: "faint" }, term("confirmed", best.tier === "full" ? "full measurement" : "quick measurement")));
   return parts;
 }
 

@@ -48,7 +48,7 @@ function answered(tab) {
     };
     const timer = setInterval(() => {
       if (tab.closed) end(() => reject(new Error("The tab was closed before Perfetto had loaded. Download the Chrome trace instead, or try again.")));
-      else if (Date.now() - began > PATIENCE) end(() => reject(new Error("ui.perfetto.dev does not answer: there may be no way to it from this network. Download the Chrome trace instead.")));
+      else if (Date.now() - began > PATIENCE) end(() => reject(new Error("ui.perfetto.dev does not answer: this network may not reach it. Download the Chrome trace instead.")));
       else tab.postMessage("PING", PERFETTO);
     }, PING_EVERY);
     addEventListener("message", heard);

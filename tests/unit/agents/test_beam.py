@@ -338,7 +338,7 @@ def test_a_way_that_stands_where_another_went_on_follows_it():
     def way(number: int, best: Attempt, **stands) -> Way:
         return Way(number, replace(whole, attempts=[best]), **stands)
 
-    assert "has improved the program that it stands at" in search._stands_still(way(2, start, lost=1))
+    assert "has improved the program that this branch began with" in search._stands_still(way(2, start, lost=1))
     assert "has improved" in search._stands_still(way(2, start, lost=1, moved=True))
     assert search._stands_still(way(2, apart, lost=1)) == "" and "2 programs in a row" in search._stands_still(way(2, apart, lost=2))
     assert search._stands_still(way(2, apart, lost=3, moved=True)) == "", "once, until it has gained"

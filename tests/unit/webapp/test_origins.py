@@ -86,7 +86,7 @@ def stream(found: dict) -> tuple[int, dict[str, str], dict]:
 
 def test_a_stream_under_a_foreign_name_is_refused():
     status, _, problem = stream(scope("evil.example:8000", authorization="Bearer x"))
-    assert status == 400 and problem["detail"] == "This is no name of this installation."
+    assert status == 400 and problem["detail"] == "This host name isn't one of this installation."
 
 
 def test_a_stream_for_a_page_of_another_port_is_refused():

@@ -28,6 +28,10 @@ REFUSED = {
     r"\bwhoever\b|\bsomebody\b": "who, anyone, someone",
     r"\b(is|are|was|were|be) (told|said)\b(?! (to|that)\b)": "name who reads it: you'll see, is shown",
     r"^(Of|With|By|Through) (each|all|every|the|these|this|its|some)\b[^,.]* (is|are|was|were|has|have|comes?|goes|lies)\b": "subject first",
+    r"^Of\b": "subject first",
+    r"\b([Tt]his|[Ii]t|body|cursor) is no (?!longer\b|more\b)": "isn't a",
+    r"\bat work\b|\bstand(s|ing)? still\b|\bin force\b|\bsought\b": "running; waiting; working; searched for",
+    r"\bwhomever\b|\bonly who\b|\b(be|are) learned from\b|\bno way to it\b": "anyone; the author; used for training; may not reach it",
     r"^None (is|has)\b|\bnobody (has|is)\b|until one is\b|where none is\b": "No … has; until one …s",
     r"\b(stands?|stood) (at|in|on|under|beside|here|above|below|still|behind)\b|\bas (it|they) stands?\b|\bstands here\b": "is, are",
     r"\bas (many|much|few) as one\b|\bare the most\b": "at most",
@@ -83,6 +87,10 @@ def test_all_kinds_of_texts_are_looked_at():
         "3 runs, of which 2 failed",
         "It is what planners choose from.",
         "Of each task the fastest is taken.",
+        "Of the search; measurements draw their own.",
+        "This is no cursor",
+        "3 runs stand still and wait for a person",
+        "Only who wrote a comment may change it.",
     ],
 )
 def test_the_lint_refuses(sentence: str):

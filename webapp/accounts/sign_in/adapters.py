@@ -88,7 +88,7 @@ class TwoFactorAdapter(DefaultMFAAdapter):
     """Encrypts the secrets of authenticator apps with a key that is not in the database."""
 
     error_messages = DefaultMFAAdapter.error_messages | {
-        "incorrect_code": "This code is not right, or it was used already: wait for the next one.",
+        "incorrect_code": "This code is wrong or already used: wait for the next one.",
     }
 
     def encrypt(self, text: str) -> str:

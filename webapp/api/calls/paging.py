@@ -43,5 +43,5 @@ def _read(cursor: str) -> tuple[datetime, uuid.UUID]:
         return when, uuid.UUID(key)
     except (ValueError, binascii.Error, OverflowError):
         raise wrong(
-            "query.cursor", "this is no cursor", "Use the `next` of an earlier answer unchanged, or leave it out for the first page."
+            "query.cursor", "this isn't a cursor", "Use the `next` of an earlier answer unchanged, or leave it out for the first page."
         ) from None

@@ -73,7 +73,7 @@ class BudgetForm(forms.Form):
                 continue
             wanted = wanted * 60 if field in MINUTES else wanted
             if wanted < present:
-                self.add_error(field, f"limits can only be raised; it is now {self.initial[field]:g} now")
+                self.add_error(field, f"limits can only be raised; it is {self.initial[field]:g} now")
             else:
                 self.raised[unit] = wanted
         if not self.errors and not self.raised:

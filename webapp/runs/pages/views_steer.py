@@ -113,7 +113,7 @@ def fork_page(request: Request, run_id: uuid.UUID) -> HttpResponse:
         settings = settings.model_copy(update={"review_plan": True})
     closed = ""
     if not searches(settings.workflow):
-        closed = "This run verifies a person's own program: there is nothing that other settings could change. Submit a new run instead."
+        closed = "This run verifies a person's own program, so other settings would change nothing. Submit a new run instead."
     elif run.last_seq == 0:
         closed = "This run has not begun: submit it again with other settings instead."
     form = ForkForm(None if closed else _data(request), settings=settings)

@@ -42,7 +42,7 @@ def half_way() -> Client:
 
 def test_a_password_alone_lets_nobody_in(secret):
     client = half_way()
-    assert "This code is not right" in client.post(CODE, {"code": "000000"}).content.decode()
+    assert "This code is wrong" in client.post(CODE, {"code": "000000"}).content.decode()
     client.post(CODE, {"code": code(secret)})
     assert client.get(ACCOUNT).status_code == 200
 

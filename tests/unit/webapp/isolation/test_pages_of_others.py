@@ -23,7 +23,7 @@ PAGES = [p for p in patterns() if not p.name.startswith("api:")]  # the API has 
 PUBLIC = {
     "", "openapi", "api_reference", "account_login", "account_signup", "account_inactive", "mfa_authenticate", "account_reset_password",
     "account_reset_password_done", "account_reset_password_from_key", "account_reset_password_from_key_done", "account_email_verification_sent",
-    "account_confirm_email", "fleet:enrol", "accounts:sign_in_link", "accounts:invitation", "accounts:sign_out", "review:shared",
+    "account_confirm_email", "fleet:enrol", "accounts:sign_in_link", "accounts:invitation", "accounts:sign_out", "review:shared", "ui:glossary",
 }  # fmt: skip
 # Things that a viewer may change: only the viewer's own.
 VIEWER_MAY = {

@@ -59,14 +59,14 @@ def test_an_uploaded_text_file_is_no_markdown(people):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"text": "  \n"}, "There is no text"),
+        ({"text": "  \n"}, "The text is missing"),
         ({"text": "x" * (512 * 1024 + 1)}, "at most 512 KiB"),
         ({"text": "a\x00b"}, "null characters are not allowed"),
         ({"file": ("a.pdf", b"%PDF")}, "a.pdf is not one of .md"),
         ({"file": ("a.md", b"\xff\xfe\x00")}, "a.md is not UTF-8 text (byte 1)"),
         ({"file": ("a.md", b"x" * (512 * 1024 + 1))}, "a.md has 512 KiB"),
-        ({"file": ("a.md", b"")}, "There is no text"),
-        ({"file": ("a.md", b"text"), "text": "another"}, "leave one of them out"),
+        ({"file": ("a.md", b"")}, "The text is missing"),
+        ({"file": ("a.md", b"text"), "text": "another"}, "remove one of them"),
     ],
 )
 def test_what_cannot_be_kept_is_refused_with_the_reason(people, given, said):

@@ -190,7 +190,7 @@ def test_suites_of_others_are_read_where_they_are_shown_and_never_changed(people
 
 
 def test_a_list_without_tasks_is_refused(people):
-    with pytest.raises(SuiteRefused, match="no task in it"):
+    with pytest.raises(SuiteRefused, match="The list is empty"):
         read_tasks(people.alice, ["", "# nothing"])
 
 

@@ -182,7 +182,7 @@ def test_a_thread_belongs_to_its_run(people, run):
     [
         ({"kind": "event", "seq": 99}, "no event 99"),
         ({"kind": "candidate", "candidate": 9}, "no candidate 9"),
-        ({"kind": "line", "candidate": 2, "line": 999}, "behind the end"),
+        ({"kind": "line", "candidate": 2, "line": 999}, "past the end"),
         ({"kind": "range", "sha": "a" * 64, "start_ns": 0, "end_ns": 5}, "no such timeline"),
         ({"kind": "range", "sha": "a" * 64, "start_ns": 5, "end_ns": 5}, "after it begins"),
         ({"kind": "page"}, "cannot be commented on"),

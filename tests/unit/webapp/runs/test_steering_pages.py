@@ -112,7 +112,7 @@ G2 = {"id": "g2", "title": "matmul", "space": "library", "strategies": "", "cont
 def test_a_plan_is_edited_and_the_run_goes_on(people, planned):
     client = people.client("alice")
     page = client.get(url("plan", planned)).content.decode()
-    assert 'value="softmax"' in page and "Save and go on" in page and "fuse-pointwise" in page
+    assert 'value="softmax"' in page and "Save and continue" in page and "fuse-pointwise" in page
     assert "floor <b>250 µs</b>, bound by memory" in page and "expected 375 µs" in page and "on this device: 500 µs" in page
     new = {"title": "and a third", "space": "pytorch", "strategies": "", "ORDER": 0}
     answer = client.post(url("plan", planned), steps({**G1, "strategies": "row-cache, vectorise"}, {**G2, "DELETE": "on"}, new, resume="1"))

@@ -15,7 +15,7 @@ from webapp.runs.trace.on_disk import TraceRefused, export_trace
 
 
 class Command(BaseCommand):
-    help = "Write runs that may be learned from, for `python -m agents.rl export`. Imported runs are left out: another house's team did them."
+    help = "Write runs that may be used for training, for `python -m agents.rl export`. Imported runs are left out: other people made them."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("folder", type=Path, metavar="DIR")
@@ -23,7 +23,7 @@ class Command(BaseCommand):
     def handle(self, folder: Path, **options: Any) -> None:
         teams = agreeing()
         if not teams:
-            raise CommandError("no team agreed that its runs are learned from: an owner does by `manage.py training_consent TEAM --agree --by USER`")
+            raise CommandError("no team allows its runs to be used for training: see `manage.py training_consent TEAM --agree --by USER`")
         count = 0
         for team, word in teams:
             for run in Run.objects.filter(team=team, state="finished", archived_at=None, imported=False).order_by("finished_at", "id"):
