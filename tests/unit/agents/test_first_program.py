@@ -50,6 +50,7 @@ def situation_of(layers: int, rows: int, width: int, figures: DeviceFigures = H2
     return Situation(source, "mine", Settings(), capture=captured, plan=Plan({"more": 1}, (), Compiled(plan, figures)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layers", "rows", "width", "figures", "expected"),
     [

@@ -156,6 +156,7 @@ async def test_the_built_in_verifier_leaves_out_what_a_note_says(monkeypatch):
     assert by_rules == []
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 @pytest.mark.parametrize("workflow", quick(["stitch", "descend", "branch", "beam", "pilot", "worldmodel", "random"], 2))
 async def test_a_run_with_orders_resumes_to_the_same_end_wherever_it_is_cut(workflow):

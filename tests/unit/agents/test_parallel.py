@@ -78,6 +78,7 @@ async def test_dollars_are_reserved_by_the_estimate():
     assert models.most == 2, "a third call at the same time might have overshot"
 
 
+@pytest.mark.slow
 async def test_candidates_get_numbers_of_their_own_and_keep_them():
     whole, models = MemoryJournal(), SlowModels()
     summary = await engine(whole, models).execute()
@@ -103,6 +104,7 @@ async def test_interrupted_anywhere_only_calls_in_flight_are_repeated():
         assert summary.spent["calls"] == len(models.asked) + len(flying), cut
 
 
+@pytest.mark.slow
 async def test_interrupted_under_a_budget_nothing_is_overshot_by_more_than_the_calls_in_flight():
     whole, models = MemoryJournal(), SlowModels()
     await engine(whole, models, calls=7).execute()

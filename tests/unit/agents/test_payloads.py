@@ -90,6 +90,7 @@ def _constants(payload: ast.Dict) -> Iterator[tuple[str, Any]]:
                 yield key.value, ...
 
 
+@pytest.mark.slow
 def test_what_tests_spell_out_is_what_the_kinds_say():
     spelled = list(payloads_in_tests())
     assert len(spelled) > 150

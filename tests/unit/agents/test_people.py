@@ -56,6 +56,7 @@ async def test_a_note_goes_into_the_next_prompt_of_its_role_exactly_once():
     assert sorted(by_role[key] for key, text in models.asked if "ada: mind the tails" in text) == ["coder", "verifier"]
 
 
+@pytest.mark.slow
 async def test_notes_are_given_once_wherever_the_run_is_interrupted():
     whole, models = MemoryJournal(), FakeModels()
 
@@ -80,6 +81,7 @@ def keys_done(events) -> set[str]:
     return {e.payload["key"] for e in events if e.kind == "llm.completed"}
 
 
+@pytest.mark.slow
 async def test_a_prompt_can_place_its_notes_itself():
     class Placing(AskingRoles):
         async def advise(self, span, situation, attempt):
@@ -100,6 +102,7 @@ async def test_a_prompt_can_place_its_notes_itself():
             assert roles.noted == [["ada: look at the tails"], [], []], cut
 
 
+@pytest.mark.slow
 async def test_a_plan_waits_for_its_reader_and_is_worked_by_as_edited():
     journal, models = MemoryJournal(), FakeModels()
     task = asyncio.create_task(engine(journal, models, review_plan=True).execute())

@@ -50,6 +50,7 @@ async def test_it_stops_where_another_prompt_would_be_asked():
     assert "recorded '# speed" in outcome.difference
 
 
+@pytest.mark.slow
 async def test_it_says_where_another_decision_is_made():
     outcome = await replay(await recorded(programs=3), AskingRoles(1).roles())
     assert "decision.made" in outcome.difference and "route was 'optimise' and is 'stop'" in outcome.difference
@@ -119,6 +120,7 @@ async def test_workers_in_parallel_meet_as_they_did(monkeypatch):
     assert {e.span: e.payload["candidate"] for e in outcome.journal.events if e.kind == "candidate.proposed"} == numbers
 
 
+@pytest.mark.slow
 async def test_the_command_line(tmp_path, capsys):
     journal = await recorded()
     write_trace(tmp_path / "run", journal.events, list(journal.artefacts.items()))

@@ -67,6 +67,7 @@ async def test_messages_are_streamed_and_completed():
     assert any(e.agent == "coder" for e in journal.events if e.kind == "message.completed")
 
 
+@pytest.mark.slow
 async def test_killed_after_any_event_it_resumes_to_the_same_trace():
     whole, client = MemoryJournal(), FakeClient()
     await engine(whole, client).execute()

@@ -74,6 +74,7 @@ async def test_a_target_ends_it(workflow):
     assert summary.outcome == "improved" and len(summary.candidates) <= len(all_of_it.candidates)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workflow", quick(SEARCHES, 2))
 async def test_killed_after_any_event_it_resumes_to_the_same_end(workflow):
     whole, client = MemoryJournal(), FakeClient()

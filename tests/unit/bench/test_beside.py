@@ -31,6 +31,7 @@ def session(tmp_path, devices=("a", "b"), seconds=60.0, task_seconds=1.5) -> Bes
     return Beside(result, devices, command, time.monotonic() + seconds, task_seconds, begin_seconds=0.1)
 
 
+@pytest.mark.slow
 def test_every_task_gets_a_row_that_says_what_became_of_it(tmp_path, monkeypatch):
     monkeypatch.setattr(beside, "LAST_SECONDS", 0.0)
     series = session(tmp_path)
@@ -41,6 +42,7 @@ def test_every_task_gets_a_row_that_says_what_became_of_it(tmp_path, monkeypatch
     assert all(row["on"] == row["device"] in ("a", "b") for key, row in content["rows"].items() if row["status"] == "passed")
 
 
+@pytest.mark.slow
 def test_what_the_end_cuts_off_has_no_row_and_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr(beside, "LAST_SECONDS", 0.0)
     series = session(tmp_path, devices=("a",), seconds=1.0, task_seconds=30.0)

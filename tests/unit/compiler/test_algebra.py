@@ -26,6 +26,7 @@ LEFT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TAKEN)
 def test_sums_over_the_columns_of_a_product(compiled, task, name):
     body, shape = TAKEN[name]
@@ -34,6 +35,7 @@ def test_sums_over_the_columns_of_a_product(compiled, task, name):
     found.check()
 
 
+@pytest.mark.slow
 def test_the_product_itself_is_gone(compiled, task):
     body = "return self.fc(x).sum(dim=1, keepdim=True)"
     source = task(body, "torch.randn(64, 4096)", "self.fc = nn.Linear(4096, 512)")

@@ -172,6 +172,7 @@ def source(body: str, rows: str = "13, 16") -> str:
     return HEAD + "\n".join(f"        {line}" for line in body.strip().splitlines()) + "\n" + TAIL.replace("ROWS", rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PICKED)
 def test_without_sizes_that_depend_on_values(name, compiled):
     found = compiled(source(PICKED[name]))
@@ -182,6 +183,7 @@ def test_without_sizes_that_depend_on_values(name, compiled):
     found.check([torch.eye(16)[:13] * 50])
 
 
+@pytest.mark.slow
 def test_rows_of_several_axes(compiled):
     found = compiled(source(BATCHED, "2, 7, 16"))
     assert not found.capture.graph.parts
@@ -191,6 +193,7 @@ def test_rows_of_several_axes(compiled):
 TILES = {"fp32-strict": tensor_cores.TILES, "bf16": half_tile.TILES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [False, True])
 @pytest.mark.parametrize("precision", TILES)
 def test_on_a_gpu(compiled, precision, group):
@@ -205,6 +208,7 @@ def test_on_a_gpu(compiled, precision, group):
     found.check([torch.zeros(150, 16, dtype=found.dtype)])
 
 
+@pytest.mark.slow
 def test_rows_of_no_expert_on_a_gpu(compiled):
     found = compiled(source(PICKED["numbers that are no expert's"], "40, 16"), figures=DeviceFigures.h200())
     assert {group.family for group in found.plan.own} >= {"routing", "grouped-product"}
@@ -212,6 +216,7 @@ def test_rows_of_no_expert_on_a_gpu(compiled):
     found.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEFT)
 def test_what_mixes_rows_stays(name, compiled):
     call, beside, why = LEFT[name]

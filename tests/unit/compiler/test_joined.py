@@ -42,6 +42,7 @@ def test_branches_are_computed_into_the_whole(emulated):
     found.emulate()
 
 
+@pytest.mark.slow
 def test_what_others_read_or_begins_amid_a_vector_is_copied(emulated):
     found = emulated("y = self.one(x)\nreturn torch.cat([y, self.three(x)], 1), y")
     assert found.text.count(" = cat[:, 16:48]") == 1 and "cat[:, 0:16].copy_(" in found.text
@@ -77,6 +78,7 @@ LAYERS = (
 )
 
 
+@pytest.mark.slow
 def test_a_dense_block_lies_in_the_memory_of_its_last_concatenation(emulated):
     layers = LAYERS.format(4).replace("16 + 8", "8 + 8").replace("8 * n, 8, 3", "8 * n, 8, 3")
     found = emulated(DENSE.format(use="layer(x)", result="x"), layers, "torch.randn(3, 8, 12, 12)")
@@ -114,6 +116,7 @@ def test_streams_and_channels_last_do_without(compiled, task):
         assert "torch.cat" in print_program(found.plan, found.source, Options().with_strategy(strategy))
 
 
+@pytest.mark.slow
 def test_a_part_of_several_wholes_is_copied_into_each(emulated):
     body = """seen = torch.relu(x)
 a = torch.cat([seen, torch.relu(self.one(x)), self.three(x)], 1)

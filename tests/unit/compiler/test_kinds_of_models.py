@@ -185,6 +185,7 @@ def test_another_name_for_self_is_none_in_parts():
         torch.testing.assert_close(program(x)[0], model(x)[0])
 
 
+@pytest.mark.slow
 def test_arguments_that_share_memory_are_changed_together():
     """The exporter cannot express shared memory, but the captured parts see each other's changes."""
     body = "y.add_(1)\nh = torch.tanh(self.fc(x)) * 2\nz[1].mul_(2)\nreturn (h + x).softmax(-1), z[0] * 3 + 1"

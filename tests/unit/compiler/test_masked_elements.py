@@ -27,6 +27,7 @@ def test_selected_elements_are_computed_among_all(kind):
     assert not plan.captured.parts and not plan.left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [

@@ -51,6 +51,7 @@ def test_nothing_without_a_measurement(plan_of):
     assert moves(found.plan, Options(), report(9.0, 10.0, status="crashed"), None) == []
 
 
+@pytest.mark.slow
 def test_launch_bound_models_get_a_graph_first(plan_of):
     found = plan_of("lstm_cell_loop", DeviceFigures.h200())
     seen = Profile(task="t", program="p", tool="nsys", iterations=5, wall_us_per_iteration=900, device_busy=0.2, launches_per_iteration=33)

@@ -143,6 +143,7 @@ LAYERS = """class Cell(nn.Module):
 """
 
 
+@pytest.mark.slow
 def test_loops_of_submodules_are_rolled_up_for_each_of_them(compiled, task):
     source = task("for cell in self.cells:\n    x, h = cell(x)\nreturn x, h", X, "self.cells = nn.ModuleList(Cell() for _ in range(2))")
     source = source.replace("class Model", f"SCALE = 0.5\n\n\n{LAYERS}class Model", 1)
@@ -153,6 +154,7 @@ def test_loops_of_submodules_are_rolled_up_for_each_of_them(compiled, task):
     found.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["cpp", "cuda"])
 def test_a_state_of_matrices_stays_in_few_kernels(compiled, task, target):
     source = task(DELTA, DELTAS, arguments="x, y")
@@ -164,6 +166,7 @@ def test_a_state_of_matrices_stays_in_few_kernels(compiled, task, target):
     found.check()
 
 
+@pytest.mark.slow
 def test_the_graph_is_that_of_an_export(task, monkeypatch):
     source = task(GATED, X)
     names: dict = {}

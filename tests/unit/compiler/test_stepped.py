@@ -91,6 +91,7 @@ def test_any_number_of_rows_and_threads_a_block(emulated, task, rows, threads):
     found.check()
 
 
+@pytest.mark.slow
 def test_weights_that_do_not_fit_are_read_in_every_pass(emulated, task, monkeypatch):
     monkeypatch.setattr(block, "ROOM", 1500)
     body, init, inputs, taken = LOOPS["cell"]

@@ -121,6 +121,7 @@ STEPS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STEPS)
 def test_passes_of_any_kind_are_one_kernel(compiled, task, monkeypatch, name):
     monkeypatch.setattr(stepped, "WORTH", 1e9)

@@ -19,6 +19,7 @@ TASKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
 def test_compiles_for_an_h200_without_spills(task, compiled, name, tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))

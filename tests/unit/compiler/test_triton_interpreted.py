@@ -86,6 +86,7 @@ def cases(names, slow: set[str]):
     return [pytest.param(name, marks=pytest.mark.slow if name in slow else ()) for name in names]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", cases(ROWS, {"sums", "constant-along-a-row"}))
 def test_rows_whole_block_by_block_and_shared(triton, name):
     """Covers one row per program, several rows per program, rows processed in blocks, and rows shared by programs."""

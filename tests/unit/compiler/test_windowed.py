@@ -53,6 +53,7 @@ def test_convolutions(emulated, task, name):
     found.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(16, 3), (7, 1), (13, 3), (9, 1)])
 def test_every_tile_with_several_blocks_and_a_tail(emulated, task, monkeypatch, shape):
     """Five stages or more, so that every slot for weights and patches is reused."""

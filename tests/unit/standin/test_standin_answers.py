@@ -50,6 +50,7 @@ def test_the_plan_fits_its_schema_and_covers_every_group(plan):
     assert parse(reply(write(read(turns("planner/replan", outcome="nothing passed")), plan, None)), PlanReply) == said
 
 
+@pytest.mark.slow
 def test_the_first_program_covers_its_step_alone(plan, first):
     assert own_in(plan, choices_of(first)) == {"g1"}
     assert "kernels.mul_softmax" in first and "torch.nn.functional.relu" in first
@@ -183,6 +184,7 @@ def test_what_is_no_prompt_is_refused():
         read([("user", "What is the capital of France?")])
 
 
+@pytest.mark.slow
 def test_a_task_that_cannot_be_captured_is_said():
     async def capture():
         capturer = Capturer()

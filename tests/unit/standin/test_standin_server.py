@@ -67,6 +67,7 @@ async def test_a_reply_is_streamed_with_reasoning_and_usage(tmp_path, profile):
     assert [entry["role"] for entry in server.record] == ["planner"]
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 @pytest.mark.parametrize("kind", TRANSPORT)
 async def test_each_fault_of_the_transport_is_gone_when_the_client_asks_again(tmp_path, kind):

@@ -54,6 +54,7 @@ def test_it_lies_where_judges_and_where_parties_look(made, tmp_path):
     assert of("channel", made, str(PACKAGE)) and of("channel", made, f"{INSIDE}/verifier")
 
 
+@pytest.mark.slow
 def test_a_party_reads_it_and_writes_nothing(made, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "pycache_prefix", str(made))
     assert bytecode.party_options(wrapped=True) == ["-B", "-X", f"pycache_prefix={bytecode.SHOWN}"]
@@ -77,6 +78,7 @@ def test_a_party_reads_it_and_writes_nothing(made, tmp_path, monkeypatch):
     assert not any(path.exists() for path in gone)
 
 
+@pytest.mark.slow
 def test_a_judge_at_rest_makes_it_for_the_parties_that_follow(tmp_path, monkeypatch):
     monkeypatch.setattr(bytecode, "lacking", lambda: True)
     monkeypatch.setattr(bytecode, "_IMPORTS", SHORT)

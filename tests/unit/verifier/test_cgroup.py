@@ -57,6 +57,7 @@ def test_processor_time_of_children_counts(group):
     assert group.cpu_ns() - before > 10_000_000
 
 
+@pytest.mark.slow
 def test_processor_time_without_a_group():
     class Without:
         group = None

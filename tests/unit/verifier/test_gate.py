@@ -103,6 +103,7 @@ def test_who_only_waits_delays_nobody(judges):
     thread.join()
 
 
+@pytest.mark.slow
 def test_two_that_want_to_measure_do_so_one_after_the_other(judges):
     measuring: list[str] = []
     overlaps: list[int] = []

@@ -117,6 +117,7 @@ def party(tmp_path):
     mine.close(), theirs.close()
 
 
+@pytest.mark.slow
 def test_a_process_is_inspected_in_the_chosen_calls_of_a_series_alone(party, tmp_path):
     mapped, leader = Mapped(party.pid, "/nowhere", False, party.artefacts), Leader(party.native, spins=False)
     try:

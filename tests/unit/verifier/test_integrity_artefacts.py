@@ -30,6 +30,7 @@ def compiled(tmp_path, compiler: str, text: str, *flags: str) -> bytes:
     return (tmp_path / "unit.so").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on this machine")
 def test_kernels_of_a_cuda_library(tmp_path):
     library = read_library(compiled(tmp_path, "nvcc", KERNELS, "-Xcompiler=-fPIC", "-arch=sm_90"))

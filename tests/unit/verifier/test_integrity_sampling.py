@@ -147,6 +147,7 @@ def test_each_moment_counts_alike_and_waiting_not_at_all():
     assert found.library["libblas.so"] == pytest.approx((1 / 3 + 1) / 4)
 
 
+@pytest.mark.slow
 def test_threads_that_end_meanwhile_are_no_refusal(running, library, tmp_path):
     """A thread that ends while it is being stopped gives the same errors as one that may not be inspected."""
     process = running("import threading\nwhile True:\n    thread = threading.Thread(target=L.seven)\n    thread.start()\n    thread.join()")

@@ -150,6 +150,7 @@ def test_the_level_of_a_process_stays_its_time():
     assert logs.std(axis=1).max() < 0.003 < 0.1 < np.log(np.array(calls)).std(axis=1).min()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [3, 1])
 def test_processes_that_differ_more_than_the_host_was_known_for(together):
     """A program may behave differently from those with which the host was calibrated: the evidence of three pairs then outweighs the calibration."""

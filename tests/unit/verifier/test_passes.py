@@ -138,6 +138,7 @@ def test_a_compiler_that_fails_is_no_error(tmp_path):
     assert native.build(tmp_path, "false", "sm_90") is None
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 def test_the_kernels_compile_once(tmp_path):
     nvcc = shutil.which("nvcc")

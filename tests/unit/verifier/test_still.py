@@ -105,6 +105,7 @@ def test_a_closed_permit_is_nobodys():
     assert not permit.take_now()
 
 
+@pytest.mark.slow
 def test_a_party_imports_without_its_permit_and_takes_no_role(monkeypatch):
     """The process is started as the judge starts it; it is not frozen, but does the waiting itself."""
     monkeypatch.setenv("STITCH_STILL", "device")

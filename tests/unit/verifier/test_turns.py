@@ -59,6 +59,7 @@ def test_where_parties_are_bound_to_none_nothing_is_said():
     assert {on for _, _, on, _ in calls} == {None}
 
 
+@pytest.mark.slow
 def test_programs_stand_still_while_others_are_timed_and_only_then():
     sides, calls, still, pauses = sides_of(5, 4, programs=2)
     timing.measure(sides, lambda number: (number, 0), lambda *_: None, random.Random(3), 0, 30)

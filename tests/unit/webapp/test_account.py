@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from django.test import Client
 from django.urls import reverse
 
@@ -46,6 +47,7 @@ def test_links_that_are_too_old_replaced_or_invented_do_not_work(people):
         assert Client().get(url).status_code == 410
 
 
+@pytest.mark.slow
 def test_a_person_without_a_password_is_told_and_sets_one(people):
     client = Client()
     client.get(link(people.alice))

@@ -43,6 +43,7 @@ def stopped(monkeypatch):
     return stop
 
 
+@pytest.mark.slow
 def test_every_page_answers_503_with_a_plain_page(world, stopped):
     client = AsyncClient(raise_request_exception=False)
     client.force_login(world.people["owner"])

@@ -15,6 +15,7 @@ def page(people, **query) -> str:
     return people.client("alice").get(reverse("accounts:audit", args=[people.alice.personal_team_id]), query).content.decode()
 
 
+@pytest.mark.slow
 def test_who_did_what_when_from_where(people):
     run = make_result(people.alice)
     client = Client(REMOTE_ADDR="10.1.2.3")

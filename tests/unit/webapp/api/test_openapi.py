@@ -25,6 +25,7 @@ from webapp.runs.models import Run
 NOBODY = "00000000-0000-4000-8000-000000000000"
 
 
+@pytest.mark.slow
 def test_the_document_is_valid_openapi():
     validate(document())
 
@@ -77,6 +78,7 @@ def whole(people) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_a_pass_over_all_operations(people, alice, whole):
     """Requests everything that can be read or done, and checks each answer against its own description."""
     done = set()
@@ -128,6 +130,7 @@ BODIES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_no_body_breaks_anything(alice, whole):
     before = Run.objects.count()
     for path in [template.format(**whole) for method, template, _ in operations() if method == "post"]:

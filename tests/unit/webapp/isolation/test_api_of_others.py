@@ -87,6 +87,7 @@ def test_what_is_tried_is_there(world):
     assert not {name: status for name, status in found.items() if status in REFUSED | {UNAUTHORISED, 500}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["owner", "member", "viewer"])
 def test_no_token_or_session_of_another_team_reaches_it(world, role):
     stranger = world.strangers[role]

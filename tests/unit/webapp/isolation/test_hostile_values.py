@@ -51,6 +51,7 @@ def failed(world: Any, method: str, value: str, who: str) -> dict[str, int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", quick(VALUES, 2), ids=[repr(value[:12]) for value in VALUES])
 def test_parameters_and_forms(world, value):
     found = failed(world, "GET", value, "owner")
@@ -59,6 +60,7 @@ def test_parameters_and_forms(world, value):
     assert not found
 
 
+@pytest.mark.slow
 def test_signed_out(world):
     values = ["\0", "http://["]
     assert not {key: status for value in values for method in ("GET", "POST") for key, status in failed(world, method, value, "").items()}

@@ -64,6 +64,7 @@ def test_what_is_tried_is_there(world):
     assert not found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["owner", "member", "viewer"])
 def test_nobody_of_another_team_reaches_it(world, role):
     found = {}
@@ -114,6 +115,7 @@ def test_public_pages_answer_whoever_asks_and_tell_nothing(world):
     assert not found
 
 
+@pytest.mark.slow
 def test_a_viewer_changes_nothing(world):
     found = {}
     for pattern in pages(world, True) + pages(world, False):
@@ -126,6 +128,7 @@ def test_a_viewer_changes_nothing(world):
     assert not found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", quick(["viewer", "member", "owner"], 1))
 def test_pages_without_an_object_tell_strangers_nothing(world, role):
     """Tests lists, searches, exports and forms, with A's ids in every parameter that a page reads."""

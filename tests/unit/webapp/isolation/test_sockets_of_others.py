@@ -86,6 +86,7 @@ async def test_every_socket_and_stream_is_known():
     assert {str(pattern.pattern) for pattern in asgi.http_urlpatterns} == HTTP
 
 
+@pytest.mark.slow
 async def test_sockets_tell_nobody_of_another_team():
     _, people, _, strangers, run = await cast()
     for route in OPENINGS:
@@ -103,6 +104,7 @@ async def test_sockets_tell_nobody_of_another_team():
             await other.disconnect()
 
 
+@pytest.mark.slow
 async def test_a_member_who_is_removed_hears_nothing_more_though_nothing_happens():
     team, people, _, _, run = await cast()
     member = people[Membership.MEMBER]

@@ -97,6 +97,7 @@ def test_what_a_verdict_left_out_is_listed_with_its_reason(people):
     assert "times a cached answer" not in text(client, f"{RESULTS}?state=confirmed")
 
 
+@pytest.mark.slow
 def test_results_are_filtered_searched_and_of_one_task(people):
     run = make_ranked(people.alice, "softmax", 2.0)
     make_ranked(people.alice, "gelu", None, llm="gpt-x")

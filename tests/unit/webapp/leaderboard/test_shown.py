@@ -95,6 +95,7 @@ def test_a_setup_is_chosen_and_a_gpu_comes_first(people):
     assert client.get(address, {"setup": "9" * 30}).context["found"].setup.device_kind == "cuda"
 
 
+@pytest.mark.slow
 def test_nothing_is_seen_without_an_account_until_a_team_opens_what_it_has_published(people):
     run = make_ranked(people.alice, "secret_softmax", 2.0, published=True)
     private = make_ranked(people.alice, "hidden_gelu", 2.0)

@@ -96,6 +96,7 @@ def test_the_store_refuses_what_is_no_reply(letter):
     assert mailbox._reply(letter.name) == "ab"
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_the_orchestrators_side_waits_until_somebody_answers():
     from agents.llm.mailbox import ask

@@ -46,6 +46,7 @@ def test_the_link_opens_its_place_without_an_account(people, run):
     assert share.opened == 1 and share.last_opened_at
 
 
+@pytest.mark.slow
 def test_no_page_of_the_run_offers_a_guest_anything_to_change(people, run):
     add_verification(run, number=1)
     guest = guest_of(made(people, run, comments=True))

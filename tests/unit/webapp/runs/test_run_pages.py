@@ -48,6 +48,7 @@ def pages(run: Run) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_team_mates_see_everything_and_outsiders_nothing(people, run):
     for name, status in [("alice", 200), ("bob", 200), ("charlie", 404)]:
         client = people.client(name)

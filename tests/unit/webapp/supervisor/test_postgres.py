@@ -49,6 +49,7 @@ def value(postgres: EmbeddedPostgres, statement: str):
         return cursor.fetchone()[0] if cursor.description else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["plain", "with spaces", "with,comma", "long" * 40], ids=lambda name: name[:12])
 def test_data_stays_wherever_it_lies(tmp_path, started, name):
     first = started(tmp_path / name)
