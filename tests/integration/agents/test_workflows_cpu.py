@@ -13,6 +13,7 @@ from agents.call_graph import call_graph
 from agents.journal import MemoryJournal
 from agents.local import LocalVerifier
 from agents.settings import Budget, Settings
+from agents.workflows.yielding import TAKEN
 from tests.engines import engine_of
 from tests.integration.agents.brief import Brief
 from verifier.limits import Limits
@@ -64,7 +65,8 @@ def test_solves_softmax(solved, workflow):
     summary, journal = solved(workflow)
     unclear = any(v.status == "inconclusive" for v in summary.verifications)  # because of other work on the host; a wrong program has another status
     assert summary.outcome in ("improved", "matched") or unclear, summary.reason
-    assert 1 <= len(summary.candidates) <= 2 and summary.open_spans() == []
+    searched = [c for c in summary.candidates if c.strategy != TAKEN]  # on a busy host a baseline may be faster, and is then tried as a program too
+    assert 1 <= len(searched) <= 2 and summary.open_spans() == []
     assert all(c.status in ("passed", "inconclusive") for c in summary.candidates), [(c.title, c.status, c.message) for c in summary.candidates]
     kinds = {call.situation for call in call_graph(journal.events)}
     assert kinds >= {
