@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from verifier.client import Verifier
 
 
-def open_verifier(device: str, data_dir: Path) -> Verifier:
+def open_verifier(device: str, data_dir: Path, timing_seconds: float | None = None) -> Verifier:
+    """`timing_seconds`: how long the quick tier may time a program, instead of the verifier's own limit."""
     from verifier.client import Verifier  # loading torch takes seconds, which is too long for --help
+    from verifier.limits import Limits
 
     data_dir.mkdir(parents=True, exist_ok=True)
-    return Verifier(device, data_dir)
+    return Verifier(device, data_dir, limits=Limits(quick_timing=timing_seconds) if timing_seconds else None)
 
 
 def find_tasks(given: Sequence[Path]) -> dict[Path, str]:

@@ -17,7 +17,8 @@ from agents.rl.telling import say
 
 if TYPE_CHECKING:
     from agents.rl.environment import Problem
-    from agents.rl.policy import TinyPolicy, TransformersPolicy
+    from agents.rl.policy import TransformersPolicy
+    from agents.rl.scratch import TinyPolicy
 
 # Imports within functions: each command loads only what it needs, because torch takes seconds and a package of another command may be missing.
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -32,6 +33,7 @@ def parser() -> argparse.ArgumentParser:
     _score(commands)
     _serve(commands)
     _harbor(commands)
+    _tokens(commands)
     _train(commands)
     _merge(commands)
     plans.add_commands(commands)
@@ -102,9 +104,11 @@ def _serve(commands: Subcommands) -> None:
     serve.add_argument("--device", default="cpu", help="whose clock counts: `cpu`, `cuda:0`")
     serve.add_argument("--verifiers", type=int, default=1, metavar="N", help="judges for that device: one measures at a time, the others compile")
     serve.add_argument("--waiting", type=int, default=64, metavar="N", help="number of callers that may wait; others are asked to retry")
+    serve.add_argument("--timing-seconds", type=float, metavar="S", help="how long tier quick may time a program (default: the verifier's limit)")
     serve.add_argument("--turns", type=int, default=1, help="of an episode")
     serve.add_argument("--profile", action="store_true", help="between turns: profile programs that passed, and show the diagnosis")
     serve.add_argument("--tier", choices=["quick", "full"], default="quick", help="full measures all baselines, and takes longer")
+    serve.add_argument("--reward", choices=["full", "verdict"], default="full", help="verdict: without rubric and share of own kernels, to compare")
     serve.add_argument("--rubric", metavar="PROFILE", help="a language model that fills in the rubric (default: the rules)")
     serve.add_argument("--host", default="127.0.0.1")
     serve.add_argument("--port", type=int, default=8765)
@@ -120,7 +124,9 @@ def _harbor(commands: Subcommands) -> None:
 
 
 def _policy(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--model", default="tiny", metavar="NAME", help="`tiny`: our own, from scratch; or a folder or name for transformers")
+    command.add_argument(
+        "--model", default="tiny", metavar="NAME", help="`tiny`, `small`: our own, from scratch; else a folder or name for transformers"
+    )
     command.add_argument("--device", default="cpu", help="where the model is: `cpu`, `cuda:0`")
 
 
@@ -138,12 +144,23 @@ def _train(commands: Subcommands) -> None:
     way = train.add_mutually_exclusive_group(required=True)
     way.add_argument("--rows", type=Path, nargs="+", metavar="FILE", help="files of `export`: prompts and programs")
     way.add_argument("--server", metavar="URL", help="address of `serve`; STITCHWORK_RL_TOKEN is sent if it is set")
-    train.add_argument("--start", type=Path, metavar="DIR", help="for --model tiny: weights that `merge` wrote")
+    train.add_argument("--start", type=Path, metavar="DIR", help="for --model tiny and small: weights that `merge` wrote")
+    train.add_argument("--tokens", type=Path, metavar="FILE", help="for --model tiny and small: byte pairs that `tokens` learned")
     train.add_argument("--team", default="", metavar="SLUG", help="team whose members see this training's rollouts on the page Learning")
     for name, (value, says) in CONFIG.items():
         train.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value, help=says)
     _common(train)
     train.set_defaults(act=run_train)
+
+
+def _tokens(commands: Subcommands) -> None:
+    tokens = commands.add_parser("tokens", help="learn byte pairs from rows, for a policy that is trained from scratch")
+    tokens.add_argument("--rows", type=Path, nargs="+", required=True, metavar="FILE", help="files of `export`")
+    tokens.add_argument("--out", type=Path, required=True, metavar="FILE")
+    tokens.add_argument("--size", type=int, default=4096, help="tokens at most")
+    tokens.add_argument("--least", type=int, default=20, help="how often a pair occurs at least")
+    _common(tokens)
+    tokens.set_defaults(act=run_tokens)
 
 
 def _merge(commands: Subcommands) -> None:
@@ -275,8 +292,8 @@ def run_serve(args: argparse.Namespace) -> int:
     if not token and args.host not in ("127.0.0.1", "::1", "localhost"):
         raise ValueError("others can reach this address: set STITCHWORK_RL_TOKEN, which callers then send")
     problems = read_problems(args)
-    clients = [open_verifier(args.device, args.data_dir or default_data_dir()) for _ in range(args.verifiers)]
-    conditions = Conditions(turns=args.turns, tier=args.tier, profile=args.profile)
+    clients = [open_verifier(args.device, args.data_dir or default_data_dir(), args.timing_seconds) for _ in range(args.verifiers)]
+    conditions = Conditions(turns=args.turns, tier=args.tier, profile=args.profile, reward=args.reward)
     fill = None
     if args.rubric:
         models = open_models(os.environ)
@@ -297,20 +314,52 @@ def run_harbor(args: argparse.Namespace) -> int:
 
 
 def open_policy(args: argparse.Namespace) -> TinyPolicy | TransformersPolicy:
-    from agents.rl.policy import TinyPolicy, TransformersPolicy
+    from agents.rl.policy import TransformersPolicy
+    from agents.rl.scratch import SMALL, Pairs, TinyPolicy
 
-    if args.model != "tiny":
+    if args.model not in ("tiny", "small"):
         if args.start:
-            raise ValueError("--start is for --model tiny; another model is named by --model itself")
+            raise ValueError("--start is for --model tiny and small; another model is named by --model itself")
         return TransformersPolicy(args.model, args.device)
-    return TinyPolicy.load(args.start, args.device) if args.start else TinyPolicy(seed=getattr(args, "seed", 0), device=args.device)
+    if args.start:
+        return TinyPolicy.load(args.start, args.device)
+    tokens = getattr(args, "tokens", None)
+    size = SMALL if args.model == "small" else None
+    return TinyPolicy(size, seed=getattr(args, "seed", 0), device=args.device, text=Pairs.load(tokens) if tokens else None)
+
+
+def pairs_of(paths: Sequence[Path]) -> list[tuple[str, str]]:
+    """Returns the prompt and the reply of every row. Raises `ValueError` if there is none."""
+    from agents.rl.data.writing import read_rows
+    from agents.rl.environment import problems_of
+
+    rows = [row for path in paths for row in read_rows(path)]
+    if not rows:
+        raise ValueError("the files contain no rows")
+    asked: dict[str, Problem] = {}
+    pairs = []
+    for row in rows:
+        (problem,) = problems_of([row])
+        pairs.append((asked.setdefault(problem.id, problem).prompt(), f"```python\n{row.program.strip()}\n```"))
+    return pairs
+
+
+def run_tokens(args: argparse.Namespace) -> int:
+    from agents.rl.scratch import Pairs
+
+    pairs = pairs_of(args.rows)
+    learned = Pairs.learn((text for pair in pairs for text in pair), args.size, args.least)
+    learned.save(args.out)
+    lengths = sorted(len(learned.encode(reply)) for _, reply in pairs)
+    found = {"tokens": learned.size, "pairs": len(pairs), "median_reply": lengths[len(lengths) // 2], "longest_reply": lengths[-1]}
+    told = f"{learned.size} tokens in {args.out}; a reply has {found['median_reply']} (median), {found['longest_reply']} at most"
+    print(json.dumps(found) if args.json else told)
+    return OK
 
 
 def run_train(args: argparse.Namespace) -> int:
     from agents.rl.client import EnvironmentClient
-    from agents.rl.data.writing import read_rows
     from agents.rl.defaults import CONFIG
-    from agents.rl.environment import problems_of
     from agents.rl.training import Config, Trainer
 
     config = Config.of(**{name: getattr(args, name) for name in CONFIG})
@@ -319,15 +368,7 @@ def run_train(args: argparse.Namespace) -> int:
     if args.server:
         metrics = trainer.reinforce(EnvironmentClient(args.server, os.environ.get("STITCHWORK_RL_TOKEN")))
     else:
-        rows = [row for path in args.rows for row in read_rows(path)]
-        if not rows:
-            raise ValueError("the files contain no rows")
-        asked: dict[str, Problem] = {}
-        pairs = []
-        for row in rows:
-            (problem,) = problems_of([row])
-            pairs.append((asked.setdefault(problem.id, problem).prompt(), f"```python\n{row.program.strip()}\n```"))
-        metrics = trainer.supervise(pairs)
+        metrics = trainer.supervise(pairs_of(args.rows))
     print(json.dumps(metrics[-1] if metrics else {}) if args.json else f"{len(metrics)} steps in {args.out}")
     return OK
 

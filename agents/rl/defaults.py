@@ -10,6 +10,8 @@ CONFIG: dict[str, tuple[int | float, str]] = {
     "turns": (1, "of an episode, as the server has them"),
     "discount": (0.4, "of a later turn's reward"),
     "learning_rate": (1e-5, "of AdamW"),
+    "warm_up": (0, "steps over which the learning rate rises to its value"),
+    "decay": (0, "1: it then falls linearly to zero at the last step"),
     "clip_low": (0.2, "how far a ratio may fall"),
     "clip_high": (0.28, "how far a ratio may rise"),
     "kl": (0.0, "weight of the distance from the policy before"),
@@ -23,4 +25,5 @@ CONFIG: dict[str, tuple[int | float, str]] = {
     "save_every": (10, "steps between checkpoints"),
     "recompute": (0, "1: activations are computed again for the gradient: far less memory, a third more arithmetic"),
     "at_once": (16, "episodes in flight"),
+    "apart": (0, "1: all replies of a turn are written before the first is judged, for a device that policy and judge share"),
 }

@@ -10,7 +10,7 @@ import random
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -99,6 +99,7 @@ class Conditions:
     tier: Tier = "quick"
     precision: Precision = "fp32-strict"
     mode: Mode = "train"
+    reward: Literal["full", "verdict"] = "full"  # verdict: without rubric and share of own kernels
     profile: bool = False  # profile programs that pass between turns, and add their diagnosis to the next prompt
 
 
@@ -131,8 +132,8 @@ class Environment:
         c = self.conditions
         job = VerifyJob(task_source=task, program_source=program, tier=c.tier, precision=c.precision, mode=c.mode)
         result = await self.pool.run(job)
-        scored = score(result, task, program, skill, before=before)
-        if self.rubric is not None and scored.components.get("status") == "passed" and result.report is not None:
+        scored = score(result, task, program, skill, before=before, plain=c.reward == "verdict")
+        if self.rubric is not None and c.reward == "full" and scored.components.get("status") == "passed" and result.report is not None:
             scored = reward_of(result.report, skill, await self.rubric(skill, task, program, result.report, before, None), before)
         return scored, result.report
 

@@ -1,23 +1,16 @@
-"""Policies to train: our own small causal transformer (for tests and first experiments; needs only torch), or any causal model that transformers can
-load. LoRA works with both. A policy samples replies and returns logits. Everything else is the trainer's job."""
+"""Policies to train: any causal model that transformers can load, or our own small one (`agents.rl.scratch`). LoRA works with both. A policy samples
+replies and returns logits. Everything else is the trainer's job."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
-
-from agents.rl import tensors
-
-END = 0  # the token that ends a reply and is also used for padding
 
 
 class Policy(Protocol):
@@ -44,117 +37,6 @@ class Policy(Protocol):
         ...
 
     def save(self, folder: Path) -> None: ...
-
-
-class Characters:
-    """Printable ASCII and line breaks; all other characters become "?"."""
-
-    known = "\n" + "".join(map(chr, range(32, 127)))
-    size = len(known) + 1
-
-    def __init__(self) -> None:
-        self._number = {character: number for number, character in enumerate(self.known, start=1)}
-
-    def encode(self, text: str) -> list[int]:
-        return [self._number.get(character, self._number["?"]) for character in text]
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        return "".join(self.known[token - 1] for token in tokens if token != END)
-
-
-@dataclass(frozen=True)
-class Size:
-    width: int = 64
-    layers: int = 2
-    heads: int = 4
-    longest: int = 8192
-
-
-class Block(nn.Module):
-    def __init__(self, size: Size):
-        super().__init__()
-        self.heads = size.heads
-        self.before, self.between = nn.LayerNorm(size.width), nn.LayerNorm(size.width)
-        self.qkv, self.out = nn.Linear(size.width, 3 * size.width), nn.Linear(size.width, size.width)
-        self.up, self.down = nn.Linear(size.width, 4 * size.width), nn.Linear(4 * size.width, size.width)
-
-    def forward(self, x: Tensor) -> Tensor:  # (sequences, length, width)
-        n, length, width = x.shape
-        q, k, v = (part.view(n, length, self.heads, -1).transpose(1, 2) for part in self.qkv(self.before(x)).chunk(3, dim=-1))
-        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(n, length, width)
-        x = x + self.out(seen)
-        answer: Tensor = x + self.down(F.gelu(self.up(self.between(x))))
-        return answer
-
-
-class Transformer(nn.Module):
-    def __init__(self, vocabulary: int, size: Size):
-        super().__init__()
-        self.token, self.place = nn.Embedding(vocabulary, size.width), nn.Embedding(size.longest, size.width)
-        self.blocks = nn.ModuleList(Block(size) for _ in range(size.layers))
-        self.norm = nn.LayerNorm(size.width)
-        self.recomputes = False
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        x = self.token(tokens) + self.place(torch.arange(tokens.shape[1], device=tokens.device))
-        for block in self.blocks:
-            x = checkpoint(block, x, use_reentrant=False) if self.recomputes else block(x)
-        found: Tensor = self.norm(x) @ self.token.weight.T
-        return found
-
-
-class TinyPolicy:
-    """A character-level transformer built from scratch."""
-
-    def __init__(self, size: Size | None = None, seed: int = 0, device: str = "cpu"):
-        self.size, self.device, self.end = size or Size(), torch.device(device), END
-        self.longest = self.size.longest
-        self.text = Characters()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            self.module: nn.Module = Transformer(Characters.size, self.size)
-            for parameter in self.module.parameters():
-                if parameter.dim() > 1:
-                    nn.init.normal_(parameter, std=0.05)
-        self.module.to(self.device)
-
-    def encode(self, text: str) -> list[int]:
-        return self.text.encode(text)
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        return self.text.decode(tokens)
-
-    def logits(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        found: Tensor = self.module(tokens)  # attention is causal, so the padding on the right is never attended to
-        return found
-
-    @torch.no_grad()
-    def sample(self, prompt: list[int], count: int, most: int, temperature: float) -> list[list[int]]:
-        tokens = torch.tensor([prompt] * count, device=self.device)
-        over = torch.zeros(count, dtype=torch.bool, device=self.device)
-        for _ in range(most):
-            chances = F.softmax(self.module(tokens)[:, -1].float() / temperature, dim=-1)
-            drawn = torch.multinomial(chances, 1).squeeze(1)
-            drawn = torch.where(over, torch.full_like(drawn, END), drawn)
-            tokens = torch.cat([tokens, drawn[:, None]], dim=1)
-            over |= drawn == END
-            if bool(over.all()):
-                break
-        return [cut(row, END) for row in tokens[:, len(prompt) :].tolist()]
-
-    def recompute(self) -> None:
-        self.module.recomputes = True  # type: ignore[assignment]  # torch declares a module's attributes as tensors or modules
-
-    def save(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        tensors.write(folder / "tiny.npz", merged(self.module), {"size": asdict(self.size)})
-
-    @classmethod
-    def load(cls, folder: Path, device: str = "cpu") -> TinyPolicy:
-        found, about = tensors.read(folder / "tiny.npz")
-        made = cls(Size(**about["size"]), device=device)
-        made.module.load_state_dict(found)
-        return made
 
 
 class TransformersPolicy:

@@ -53,17 +53,24 @@ def score(
     rubric: Rubric | None = None,
     before: Before | None = None,
     diagnosis: Diagnosis | None = None,
+    plain: bool = False,
 ) -> Scored:
-    """`given`: the verifier's answer for exactly these two sources. `rubric`: one that a language model filled in; if null, the rules fill it in."""
+    """`given`: the verifier's answer for exactly these two sources. `rubric`: one that a language model filled in; if null, the rules fill it in.
+    `plain`: reward the verdict and the speed alone, without rubric and share of own kernels."""
     try:
         report = read(given, task_source, program_source)
     except Unfit as unfit:
         return Scored(None, {"skill": skill, "no_sample": unfit.kind, "why": str(unfit)})
-    return reward_of(report, skill, rubric, before, diagnosis)
+    return reward_of(report, skill, rubric, before, diagnosis, plain)
 
 
 def reward_of(
-    report: Report, skill: Skill = "write", rubric: Rubric | None = None, before: Before | None = None, diagnosis: Diagnosis | None = None
+    report: Report,
+    skill: Skill = "write",
+    rubric: Rubric | None = None,
+    before: Before | None = None,
+    diagnosis: Diagnosis | None = None,
+    plain: bool = False,
 ) -> Scored:
     """Scores a report that `evidence.read` has accepted."""
     if rubric is not None and rubric.skill != skill:
@@ -82,9 +89,9 @@ def reward_of(
     name, interval = best_interval(report)
     share = report.own_share or 0.0
     speed = min(interval.low, FASTEST)
-    weight = LAZY + (1 - LAZY) * share
+    weight = 1.0 if plain else LAZY + (1 - LAZY) * share
     base = CORRECT + speed * weight
-    factor = 1 + LAMBDA[skill] * ((rubric.total - 4) / 16 - 0.5)
+    factor = 1.0 if plain else 1 + LAMBDA[skill] * ((rubric.total - 4) / 16 - 0.5)
     said |= {
         "baseline": name,
         "low": interval.low,
@@ -101,6 +108,8 @@ def reward_of(
         "factor": factor,
         "capped": base * factor > MOST,
     }
+    if plain:
+        return Scored(base, said)
     if rubric.major_hacking:
         return Scored(0.0, {**said, "gate": "major_hacking"})
     return Scored(min(base * factor, MOST), said)

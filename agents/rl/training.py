@@ -62,6 +62,8 @@ class Config:
     turns: int
     discount: float
     learning_rate: float
+    warm_up: int
+    decay: int
     clip_low: float
     clip_high: float
     kl: float
@@ -75,6 +77,7 @@ class Config:
     save_every: int
     recompute: int
     at_once: int
+    apart: int
 
     @classmethod
     def of(cls, **changed: float) -> Config:
@@ -96,9 +99,14 @@ class Config:
         for name in positive:
             if not getattr(made, name) > 0:
                 raise CannotTrain(f"{name} must be more than 0")
-        if made.group < 2 or made.rank < 0 or made.kl < 0:
-            raise CannotTrain("a group has at least 2 replies; rank and kl must not be negative")
+        if made.group < 2 or made.rank < 0 or made.kl < 0 or made.warm_up < 0:
+            raise CannotTrain("a group has at least 2 replies; rank, kl and warm_up must not be negative")
         return made
+
+    def rate(self, step: int) -> float:
+        """Returns the learning rate of a step, counted from 0."""
+        risen = min(1.0, (step + 1) / self.warm_up) if self.warm_up else 1.0
+        return self.learning_rate * risen * ((1 - step / self.steps) if self.decay else 1.0)
 
 
 @dataclass
@@ -191,8 +199,8 @@ class Trainer:
         return {"loss": loss, "norm": self._descend(), "tokens": total}
 
     def rollouts(self, problems: Problems) -> list[Sample]:
-        """Runs `prompts` groups of episodes. Programs are verified while the next group's programs are generated; the order of generation is
-        fixed."""
+        """Runs `prompts` groups of episodes. Programs are verified while the next group's programs are generated, unless `apart` is set; the order of
+        generation is fixed."""
         c = self.config
         samples: list[Sample] = []
         with ThreadPoolExecutor(c.at_once) as pool:
@@ -202,7 +210,8 @@ class Trainer:
                 again = [pool.submit(problems.reset, problem=first["problem"]) for _ in range(c.group - 1)]
                 due += [(group, first), *((group, one.result()) for one in again)]
             for turn in range(c.turns):
-                asked = [(sample, pool.submit(problems.step, episode, reply=sample.text)) for sample, episode in self._written(turn, due)]
+                written = list(self._written(turn, due)) if c.apart else self._written(turn, due)
+                asked = [(sample, pool.submit(problems.step, episode, reply=sample.text)) for sample, episode in written]
                 due = []
                 for sample, answering in asked:
                     answer = answering.result()
@@ -299,6 +308,8 @@ class Trainer:
         norm = float(torch.nn.utils.clip_grad_norm_(list(self.trained.values()), self.config.most_norm))
         if not math.isfinite(norm):
             raise CannotTrain(f"the gradient of step {self.step + 1} is not a number: lower the learning rate, and continue from the checkpoint")
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.config.rate(self.step)
         self.optimiser.step()
         return norm
 
@@ -327,7 +338,7 @@ class Trainer:
         if path.exists():
             held, said = tensors.read(path)
             weights = weights_of(held)
-            free = {"steps", "save_every", "recompute", "at_once"}
+            free = {"save_every", "recompute", "at_once", "apart", *(() if self.config.decay else ("steps",))}
             other = sorted(name for name, value in asdict(self.config).items() if name not in free and said["config"].get(name) != value)
             if said["kind"] != self.kind or other or set(weights) != set(self.trained):
                 which = ", ".join(other) or "another model, or another kind of training"

@@ -12,11 +12,13 @@ from typing import Literal
 
 from agents.rl.data.synthetic import Chain, wrong
 from compiler import DeviceFigures, Options, make_plan, print_program
+from compiler.options import SAFE
 from compiler.planning.knobs import numbers, with_numbers
 from verifier.graph import Capture
 from verifier.report import Report
 
 Quality = Literal["tuned", "slow", "wrong", "cheat"]
+TUNE = frozenset({"vectorise", "row-cache", "one-pass-softmax", "atomic-sums"})  # strategies without which a kernel of our own is still printed
 CHEATED = frozenset({"rejected", "wrong_result", "crashed", "build_failed"})
 MEMO = """
     def forward(self, *given):
@@ -47,18 +49,18 @@ class Written:
 
 
 def honest(task_source: str, capture: Capture, figures: DeviceFigures, rng: random.Random) -> list[Written]:
-    """Returns two programs: the compiler's first program, and one without its strategies and with the least suitable parameter values. Returns an
-    empty list if the compiler has no kernel for this task."""
+    """Returns two programs: the compiler's first program, and one without the strategies that only tune kernels, with parameter values at an end of
+    their range. Returns an empty list if the compiler has no kernel for this task."""
     plan = make_plan(capture, task_source, figures)
     if plan.graph is None or not plan.own:
         return []
     tuned = print_program(plan, task_source, Options())
-    options = Options(strategies=[])
+    options = Options(strategies=[name for name in SAFE if name not in TUNE])  # without a `fuse` strategy, a group is left to PyTorch
     offered = numbers(plan, task_source, options)
     spoiled = with_numbers(options, offered, {one.name: rng.choice([one.values[0], one.values[-1]]) for one in offered}) or options
     slow = print_program(plan, task_source, spoiled)
     found = [Written("tuned", "the compiler's first program", tuned)]
-    return found + ([Written("slow", "without strategies, numbers at an end", slow)] if slow != tuned else [])
+    return found + ([Written("slow", "without vector access and cached rows, numbers at an end", slow)] if slow != tuned else [])
 
 
 def wrong_task(chain: Chain, rng: random.Random) -> str:

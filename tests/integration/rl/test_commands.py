@@ -13,8 +13,8 @@ import time
 import httpx
 import pytest
 
-from agents.rl.policy import Size, TinyPolicy
 from agents.rl.records import read_lines
+from agents.rl.scratch import Size, TinyPolicy
 from webapp.settings import ROOT
 
 RL = [sys.executable, "-m", "agents.rl"]

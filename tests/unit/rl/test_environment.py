@@ -12,6 +12,7 @@ from agents.rl.pool import Full, Pool
 from agents.rl.prompts import program_at, program_in, prompt_of, shown_in
 from tests.unit.rl.rl_reports import failed, passed
 from tests.unit.rl.rl_verifier import TASK, FakeVerifier, program
+from verifier.jobs import VerifyJob
 from verifier.report import Report
 
 OTHER = TASK.replace("softmax", "tanh")
@@ -171,3 +172,46 @@ def test_the_diagnosis_of_what_passed_is_part_of_the_next_prompt(monkeypatch):
     monkeypatch.setattr(made, "diagnosis", diagnosis)
     assert "Memory sets the pace." in taken(made, program(low=1.1))[-1].prompt
     assert passed()["status"] == "passed"
+
+
+def test_programs_of_one_task_go_to_the_verifier_that_knows_it():
+    clients = [FakeVerifier(), FakeVerifier()]
+    seen: list[tuple[int, str]] = []
+
+    def noting(number, run):
+        async def noted(job, on_stage=None):
+            seen.append((number, job.task_source))
+            await asyncio.sleep(0.001)
+            return await run(job)
+
+        return noted
+
+    for number, client in enumerate(clients):
+        client.run = noting(number, client.run)
+    pool = Pool(clients, 64)
+    jobs = [VerifyJob(task_source=task, program_source=program(number=at)) for at in range(8) for task in (TASK, OTHER)]
+
+    async def act():
+        await asyncio.gather(*[pool.run(job) for job in jobs])
+
+    asyncio.run(act())
+    assert len(seen) == 16 and len({number for number, task in seen if task == TASK}) == 1 and {number for number, _ in seen} == {0, 1}
+    assert pool.done == 16 and pool.at_work == pool.waiting == 0
+
+
+def test_a_cancelled_caller_never_keeps_a_verifier():
+    async def act():
+        client = FakeVerifier()
+        pool = Pool([client], 8)
+        first = asyncio.create_task(pool.run(VerifyJob(task_source=TASK, program_source=program(wait="yes"))))
+        await asyncio.sleep(0)
+        waiting = [asyncio.create_task(pool.run(VerifyJob(task_source=TASK, program_source=program(number=at)))) for at in range(3)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        client.go.set()
+        await first
+        waiting[1].cancel()  # it has been given the verifier, but has not begun
+        assert (await waiting[2]).report is not None
+        assert pool.at_work == pool.waiting == 0
+
+    asyncio.run(act())

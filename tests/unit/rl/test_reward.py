@@ -214,3 +214,9 @@ def test_groups_that_teach_nothing_are_dropped():
     assert group(0.0, 0.0, 0.0) == group(None, 1.0, None) == [None] * 3
     assert sum(group(0.1, 0.7, 2.9, 1.0)) == pytest.approx(0)
     assert group() == []
+
+
+def test_the_plain_reward_is_the_verdict_and_the_speed_alone():
+    found = score(passed(own_share=0.0, program_class="orchestration"), TASK, PROGRAM, plain=True)
+    assert found.reward == pytest.approx(CORRECT + found.components["low"]) and found.components["factor"] == 1.0
+    assert score(failed("wrong_result"), TASK, PROGRAM, plain=True).reward == 0.0

@@ -15,8 +15,9 @@ from agents.rl import tensors
 from agents.rl.cli import main
 from agents.rl.data.export import collect
 from agents.rl.defaults import CONFIG
-from agents.rl.policy import Adapted, Size, TinyPolicy, adapt, merged, unadapted
+from agents.rl.policy import Adapted, adapt, merged, unadapted
 from agents.rl.records import read_lines
+from agents.rl.scratch import Size, TinyPolicy
 from agents.rl.training import CannotTrain, Config, Sample, Trainer, summary, weigh
 
 

@@ -1,0 +1,220 @@
+"""Our own small causal transformer, trained from scratch. It needs no pretrained weights, so it serves tests and experiments.
+
+Its text is either characters (nothing has to be learned first) or byte pairs that were learned from the texts to be written (`Pairs`). Programs of
+one compiler share most of their lines, so that byte pairs turn 6,000 characters into a few hundred tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from agents.rl import tensors
+from agents.rl.policy import cut, merged
+
+END = 0  # the token that ends a reply and is also used for padding
+LOOK = 8  # tokens between looks at whether every reply has ended; a look waits for the device
+WEIGHTS, PAIRS = "tiny.npz", "pairs.json"
+
+
+class Text(Protocol):
+    size: int
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def decode(self, tokens: Sequence[int]) -> str: ...
+
+
+class Characters:
+    """Printable ASCII and line breaks; all other characters become "?"."""
+
+    known = "\n" + "".join(map(chr, range(32, 127)))
+    size = len(known) + 1
+
+    def __init__(self) -> None:
+        self._number = {character: number for number, character in enumerate(self.known, start=1)}
+
+    def encode(self, text: str) -> list[int]:
+        return [self._number.get(character, self._number["?"]) for character in text]
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return "".join(self.known[token - 1] for token in tokens if token != END)
+
+
+class Pairs:
+    """Byte pairs, learned line by line: a line that many programs share becomes one token. Every text can be encoded."""
+
+    def __init__(self, tokenizer: Any):
+        self._tokenizer = tokenizer
+        self.size = int(tokenizer.get_vocab_size())
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], size: int, least: int) -> Pairs:
+        """Learns at most `size` tokens. A pair becomes a token only if it occurs at least `least` times."""
+        from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+        made = Tokenizer(models.BPE())
+        lines = pre_tokenizers.Split(Regex("\n"), "merged_with_previous")
+        made.pre_tokenizer = pre_tokenizers.Sequence([lines, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+        made.decoder = decoders.ByteLevel()
+        letters = pre_tokenizers.ByteLevel.alphabet()
+        made.train_from_iterator(
+            texts,
+            trainers.BpeTrainer(vocab_size=size, min_frequency=least, special_tokens=["<end>"], initial_alphabet=letters, show_progress=False),
+        )
+        return cls(made)
+
+    @classmethod
+    def load(cls, path: Path) -> Pairs:
+        """Raises `RuntimeError` if the package is missing, and `ValueError` if the file holds no byte pairs."""
+        try:
+            from tokenizers import Tokenizer
+        except ImportError:
+            raise RuntimeError("byte pairs need the package tokenizers: pip install -r requirements-rl.txt") from None
+        try:
+            return cls(Tokenizer.from_file(str(path)))
+        except Exception as error:  # the package raises bare exceptions
+            raise ValueError(f"{path} holds no byte pairs ({error}): `python -m agents.rl tokens` writes them") from None
+
+    def save(self, path: Path) -> None:
+        self._tokenizer.save(str(path))
+
+    def encode(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text).ids)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return str(self._tokenizer.decode([token for token in tokens if token != END]))
+
+
+@dataclass(frozen=True)
+class Size:
+    width: int = 64
+    layers: int = 2
+    heads: int = 4
+    longest: int = 8192
+
+
+SMALL = Size(width=512, layers=8, heads=8, longest=2048)  # 25 million parameters, plus the vocabulary
+
+Cache = list[tuple[Tensor, Tensor]]  # keys and values of each layer: (sequences, heads, length, width of a head)
+
+
+class Block(nn.Module):
+    def __init__(self, size: Size):
+        super().__init__()
+        self.heads = size.heads
+        self.before, self.between = nn.LayerNorm(size.width), nn.LayerNorm(size.width)
+        self.qkv, self.out = nn.Linear(size.width, 3 * size.width), nn.Linear(size.width, size.width)
+        self.up, self.down = nn.Linear(size.width, 4 * size.width), nn.Linear(4 * size.width, size.width)
+
+    def forward(self, x: Tensor, cache: tuple[Tensor, Tensor] | None = None, at: int = 0) -> Tensor:
+        """Maps (sequences, length, width) to the same shape. With a cache, `x` begins at position `at`, and its keys and values are written there."""
+        n, length, width = x.shape
+        q, k, v = (part.view(n, length, self.heads, -1).transpose(1, 2) for part in self.qkv(self.before(x)).chunk(3, dim=-1))
+        if cache is not None:
+            for held, new in zip(cache, (k, v), strict=True):
+                held[:, :, at : at + length] = new
+            k, v = (held[:, :, : at + length] for held in cache)
+        seen = F.scaled_dot_product_attention(q, k, v, is_causal=at == 0).transpose(1, 2).reshape(n, length, width)
+        x = x + self.out(seen)
+        answer: Tensor = x + self.down(F.gelu(self.up(self.between(x))))
+        return answer
+
+
+class Transformer(nn.Module):
+    def __init__(self, vocabulary: int, size: Size):
+        super().__init__()
+        self.token, self.place = nn.Embedding(vocabulary, size.width), nn.Embedding(size.longest, size.width)
+        self.blocks = nn.ModuleList(Block(size) for _ in range(size.layers))
+        self.norm = nn.LayerNorm(size.width)
+        self.recomputes = False
+
+    def forward(self, tokens: Tensor, cache: Cache | None = None, at: int = 0) -> Tensor:
+        """Maps (sequences, length) to logits (sequences, length, vocabulary). A cache holds what earlier tokens left; one token at a time follows."""
+        x = self.token(tokens) + self.place(torch.arange(at, at + tokens.shape[1], device=tokens.device))
+        for number, block in enumerate(self.blocks):
+            if self.recomputes and cache is None:
+                x = checkpoint(block, x, use_reentrant=False)
+            else:
+                x = block(x, cache[number] if cache is not None else None, at)
+        found: Tensor = self.norm(x) @ self.token.weight.T
+        return found
+
+
+class TinyPolicy:
+    """A transformer built from scratch. On a CUDA device it computes in bf16, with its weights in fp32."""
+
+    def __init__(self, size: Size | None = None, seed: int = 0, device: str = "cpu", text: Text | None = None):
+        self.size, self.device, self.end = size or Size(), torch.device(device), END
+        self.longest = self.size.longest
+        self.text = text or Characters()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.module: nn.Module = Transformer(self.text.size, self.size)
+            for parameter in self.module.parameters():
+                if parameter.dim() > 1:
+                    nn.init.normal_(parameter, std=0.05 if self.size.width < SMALL.width else 0.02)
+        self.module.to(self.device)
+
+    def encode(self, text: str) -> list[int]:
+        return self.text.encode(text)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return self.text.decode(tokens)
+
+    def logits(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        with self._narrow():
+            found: Tensor = self.module(tokens)  # attention is causal, so the padding on the right is never attended to
+        return found
+
+    @torch.no_grad()
+    def sample(self, prompt: list[int], count: int, most: int, temperature: float) -> list[list[int]]:
+        width = self.size.width // self.size.heads
+        room = (count, self.size.heads, len(prompt) + most, width)
+        kind = torch.bfloat16 if self.device.type == "cuda" else torch.float32
+        keys_and_values = torch.empty((self.size.layers, 2, *room), dtype=kind, device=self.device)
+        cache = [(keys, values) for keys, values in keys_and_values]
+        given = torch.tensor([prompt] * count, device=self.device)
+        over = torch.zeros(count, dtype=torch.bool, device=self.device)
+        written: list[Tensor] = []
+        at = 0
+        for _ in range(most):
+            with self._narrow():
+                last = self.module(given, cache, at)[:, -1]
+            at += given.shape[1]
+            drawn = torch.multinomial(F.softmax(last.float() / temperature, dim=-1), 1).squeeze(1)
+            drawn = torch.where(over, torch.full_like(drawn, END), drawn)
+            written.append(drawn)
+            over |= drawn == END
+            if len(written) % LOOK == 0 and bool(over.all()):
+                break
+            given = drawn[:, None]
+        return [cut(row, END) for row in torch.stack(written, dim=1).tolist()]
+
+    def _narrow(self) -> AbstractContextManager[Any]:
+        return torch.autocast("cuda", torch.bfloat16) if self.device.type == "cuda" else nullcontext()
+
+    def recompute(self) -> None:
+        self.module.recomputes = True  # type: ignore[assignment]  # torch declares a module's attributes as tensors or modules
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        if isinstance(self.text, Pairs):
+            self.text.save(folder / PAIRS)
+        tensors.write(folder / WEIGHTS, merged(self.module), {"size": asdict(self.size)})
+
+    @classmethod
+    def load(cls, folder: Path, device: str = "cpu") -> TinyPolicy:
+        found, about = tensors.read(folder / WEIGHTS)
+        text = Pairs.load(folder / PAIRS) if (folder / PAIRS).exists() else None
+        made = cls(Size(**about["size"]), device=device, text=text)
+        made.module.load_state_dict(found)
+        return made
