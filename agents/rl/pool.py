@@ -48,7 +48,7 @@ class Pool:
 
     async def run(self, job: Job) -> JobResult:
         """Runs a job. Raises `Full`. If the caller is cancelled, its job ends and its verifier becomes available to the next caller."""
-        client = await self._take(job.task_source)
+        client = await self._take(getattr(job, "task_source", ""))
         try:
             return await client.run(job)
         finally:

@@ -38,7 +38,6 @@ from agents.rl.data.making import Lines
 from agents.rl.prompts import program_in, prompt_of
 
 ARMS = ("naive", "verdict", "rubric")
-TASKS = 256  # training tasks of the arms
 MOST_TOKENS = 700  # of a reply
 TRAINING_SECONDS, JUDGING_SECONDS = 0.2, 4.0  # timed calls of a program; the verifier's own limit is 4
 KEPT = ("step", "reward", "success", "speedup", "entropy", "length", "seconds", "verdicts", "samples", "no_sample")
@@ -48,7 +47,7 @@ REINFORCED = {
     "prompts": 8,
     "group": 8,
     "batch": 32,
-    "learning_rate": 5e-5,
+    "learning_rate": 3e-5,
     "rank": 0,
     "save_every": 1,
     "apart": 1,
@@ -131,9 +130,8 @@ class TimeIsUp(Exception):
 
 
 def training_tasks(data: Path) -> dict[str, str]:
-    """Returns the first tasks for which there is an own program."""
-    found = {str(row["number"]): row["task"] for row in rows(data) if row["quality"] == "tuned"}
-    return dict(list(found.items())[:TASKS])
+    """Returns the tasks for reinforcement, for which supervision had no programs."""
+    return {str(line["number"]): line["task"] for line in Lines(data / "practice.jsonl")}
 
 
 @contextlib.contextmanager

@@ -2,8 +2,9 @@
 
     python -m bench.rl_arms.corpus --out DIR --count 4000 --held-out 64 --against CHECKOUT bench/everyday
 
-`held-out.jsonl` has one task per line. `pairs.jsonl` has one task and program per line: tuned, slow, wrong or cheat. The labels follow from how a
-program was made; nothing is executed here. No training task has the structure of a held-out task or is similar to one. The same command continues.
+`held-out.jsonl` has one task per line, and so has `practice.jsonl`, for reinforcement. `pairs.jsonl` has one task and program per line, for
+supervision: tuned, slow, wrong or cheat. The labels follow from how a program was made; nothing is executed here. No other task has the structure of
+a held-out task or is similar to one. The same command continues.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def short(chain: Chain) -> bool:
     return chain.start in (ROWS, TOKENS) and len(chain.steps) <= LONGEST and "product" not in chain.families
 
 
-def tasks(count: int, held_out: int, against: dict[str, str]) -> tuple[list[int], list[int]]:
-    """Returns the draws of the training tasks and of the held-out tasks."""
+def tasks(count: int, held_out: int, practice: int, against: dict[str, str]) -> tuple[list[int], list[int], list[int]]:
+    """Returns the draws of the tasks for supervision, of those for reinforcement, and of the held-out tasks."""
     benchmarks, unread = structures(against)
     if unread:
         raise ValueError(f"{unread[0]} cannot be read as Python")
@@ -54,14 +55,14 @@ def tasks(count: int, held_out: int, against: dict[str, str]) -> tuple[list[int]
                 held.append(number)
         number += 1
     index, keys, train = Index({**benchmarks, **apart}), {one.key for one in apart.values()}, []
-    while len(train) < count:
+    while len(train) < count + practice:
         chain = drawn(SEED, number)
         if short(chain):
             found = structure(chain.source())
             if found.key not in keys and next(index.alike(found), None) is None:
                 train.append(number)
         number += 1
-    return train, held
+    return train[:count], train[count:], held
 
 
 def programs(number: int) -> list[dict[str, Any]]:
@@ -112,14 +113,16 @@ def parts(numbers: list[int]) -> Iterator[list[int]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--count", type=int, default=4000, help="training tasks")
+    parser.add_argument("--count", type=int, default=4000, help="tasks with programs")
+    parser.add_argument("--practice", type=int, default=512, help="tasks for reinforcement, without programs")
     parser.add_argument("--held-out", type=int, default=64, help="held-out tasks")
     parser.add_argument("--against", type=Path, nargs="+", default=[], metavar="PATH", help="benchmarks that no task may be like")
     args = parser.parse_args()
-    train, held = tasks(args.count, args.held_out, tasks_below(args.against))
+    train, practice, held = tasks(args.count, args.held_out, args.practice, tasks_below(args.against))
     args.out.mkdir(parents=True, exist_ok=True)
-    lines = [{"number": number, "task": drawn(SEED, number).source(), "name": drawn(SEED, number).name} for number in held]
-    (args.out / "held-out.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    for name, numbers in (("held-out", held), ("practice", practice)):
+        lines = [{"number": number, "task": drawn(SEED, number).source(), "name": drawn(SEED, number).name} for number in numbers]
+        (args.out / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     path = args.out / "pairs.jsonl"
     done = {line["done"] for line in Lines(path) if "done" in line}
     due = [number for number in train if number not in done]
