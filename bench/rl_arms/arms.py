@@ -39,7 +39,7 @@ from agents.rl.prompts import program_in, prompt_of
 
 ARMS = ("naive", "verdict", "rubric")
 MOST_TOKENS = 700  # of a reply
-TRAINING_SECONDS, JUDGING_SECONDS = 0.2, 4.0  # timed calls of a program; the verifier's own limit is 4
+TRAINING_SECONDS, JUDGING_SECONDS = 0.2, 0.5  # timed calls of a program; the verifier's own limit is 4
 KEPT = ("step", "reward", "success", "speedup", "entropy", "length", "seconds", "verdicts", "samples", "no_sample")
 LEAST = 20  # how often a byte pair occurs at least
 SUPERVISED = {"prompts": 64, "batch": 64, "learning_rate": 6e-4, "warm_up": 50, "decay": 1, "rank": 0, "save_every": 500}

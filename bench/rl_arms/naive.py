@@ -10,6 +10,7 @@ import multiprocessing
 import multiprocessing.synchronize
 import queue
 import threading
+import time
 import uuid
 from typing import Any
 
@@ -98,11 +99,17 @@ class NaiveProblems:
             answer = self._context.Queue()
             worker = self._context.Process(target=judged, args=(task, program, self.device, self._timing, answer), daemon=True)
             worker.start()
-            try:
-                found: dict[str, Any] = answer.get(timeout=LONGEST)
-            except queue.Empty:
-                found = {"status": "timed_out", "reward": 0.0}
-            if found["status"] == "timed_out":
-                worker.kill()
+            found: dict[str, Any] = {"status": "timed_out", "reward": 0.0}
+            until = time.monotonic() + LONGEST
+            while time.monotonic() < until:
+                running = worker.is_alive()  # asked first, because an answer may arrive just before the end
+                try:
+                    found = answer.get(timeout=0.1)
+                    break
+                except queue.Empty:
+                    if not running:
+                        found = {"status": "crashed", "reward": 0.0}
+                        break
+            worker.kill()
             worker.join()
             return found
