@@ -9,7 +9,6 @@
 import torch
 import torch.nn as nn
 
-
 RING = 600
 
 

@@ -54,7 +54,8 @@ __global__ void sparse_product(const float* a, const float* b, float* c, int m, 
   for (int at = 0; at < k; at += 16) {
     left[threadIdx.y][threadIdx.x] = row < m && at + threadIdx.x < k ? a[(size_t)row * k + at + threadIdx.x] : 0.f;
     right[threadIdx.y][threadIdx.x] = column < n && at + threadIdx.y < k ? b[(size_t)(at + threadIdx.y) * n + column] : 0.f;
-    const bool some = __syncthreads_or(left[threadIdx.y][threadIdx.x] != 0.f || right[threadIdx.y][threadIdx.x] - right[threadIdx.y][threadIdx.x] != 0.f);
+    const float beside = right[threadIdx.y][threadIdx.x];
+    const bool some = __syncthreads_or(left[threadIdx.y][threadIdx.x] != 0.f || beside - beside != 0.f);
     for (int q = 0; some && q < 16; ++q) sum += left[threadIdx.y][q] * right[q][threadIdx.x];
     __syncthreads();
   }
