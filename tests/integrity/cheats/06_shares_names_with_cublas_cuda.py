@@ -4,7 +4,7 @@
 # verdict: class orchestration
 # because: of the device time is in the program.s own code|foreign-library
 # defence: runtime
-# says: cuBLAS multiplies; four needed kernels, which add the bias, have the names of its kernels down to the parameters, so that its time would be theirs
+# says: cuBLAS multiplies; four kernels that add the bias bear the names of its kernels, so that its time would be theirs
 import ctypes
 
 import torch

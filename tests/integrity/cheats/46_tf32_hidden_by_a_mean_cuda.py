@@ -2,7 +2,7 @@
 # task: tasks/energy.py
 # device: cuda
 # verdict: wrong_result
-# because: elements? (is|are) off|instead of|less precise
+# because: few numbers
 # defence: runtime
 # says: the product runs in TF32, rounded to nearest; the mean of half a million squares cancels the errors
 import ctypes
