@@ -188,6 +188,23 @@ def on_a_grid(tensors: Sequence[torch.Tensor], whole: bool) -> bool:
     return changed
 
 
+def concentrate(tensors: Sequence[torch.Tensor], seed: int) -> bool:
+    """Zeroes floating-point inputs in place except for a few neighbouring elements, at corresponding places in each input. Returns whether any input
+    has changed. A mean of half a million terms with independent errors is as precise in TF32 as in fp32; a mean with a few terms is not."""
+    place, changed = random.Random(seed).random(), False
+    for tensor in tensors:
+        if not _floating(tensor) or tensor.dtype in float8.TYPES or tensor.numel() < 2 * FEW:
+            continue
+        columns = tensor.shape[-1]
+        row = tensor[position(int(place * (tensor.numel() // columns)), tuple(tensor.shape[:-1]))]
+        first = int(place * max(columns - FEW + 1, 1))
+        kept = row[first : first + FEW].clone()
+        tensor.zero_()
+        row[first : first + FEW] = kept
+        changed = True
+    return changed
+
+
 # Integers and booleans
 
 

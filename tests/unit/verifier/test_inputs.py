@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from verifier.correctness.inputs import DISTRIBUTIONS, EACH, Domain, changeable, domains, on_a_grid, one_element, other_constant, vary
+from verifier.correctness.inputs import DISTRIBUTIONS, EACH, Domain, changeable, concentrate, domains, on_a_grid, one_element, other_constant, vary
 
 WIDE = Domain("any", "drawn")
 
@@ -158,3 +158,15 @@ def test_tables_of_a_constructor_have_no_other_values():
     generator = torch.Generator().manual_seed(1)
     for own in (torch.tril(torch.ones(4, 4, dtype=torch.bool)), torch.arange(8), torch.zeros(4), torch.zeros(0, dtype=torch.int64)):
         assert other_constant(own, generator) is None
+
+
+def test_few_numbers_are_left_at_corresponding_places() -> None:
+    generator = torch.Generator().manual_seed(3)
+    inputs = [torch.randn(8, 6, 40, generator=generator), torch.randn(8, 6, 40, generator=generator), torch.randn(500, generator=generator)]
+    counts, before = torch.arange(40), [tensor.clone() for tensor in inputs]
+    assert concentrate([*inputs, counts], 7) and torch.equal(counts, torch.arange(40))
+    for tensor, own in zip(inputs, before, strict=True):
+        left = tensor != 0
+        assert int(left.sum()) == 16 and torch.equal(tensor[left], own[left])
+    assert torch.equal(inputs[0] != 0, inputs[1] != 0)
+    assert not concentrate([torch.randn(8), counts], 7)
