@@ -81,6 +81,7 @@ _NATIVE_NOTES = (
 )
 _SENSES = {
     "_profiler_enabled",
+    "_profiler_type",
     "_kineto_available",
     "kineto_available",
     "_is_profiler_enabled",

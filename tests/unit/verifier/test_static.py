@@ -125,6 +125,7 @@ def test_native_code_whose_names_are_its_own(call):
         ("import torch\nf = getattr(torch.ops.aten, 'm' + 'm')", "dynamic-name"),
         ("import os\nos.dup2(1, 3)", "descriptor"),
         ("import torch\ntorch._C._autograd._profiler_enabled", "senses"),
+        ("import torch\ntorch._C._autograd._profiler_type()", "senses"),
         (NATIVE % "pthread_create(&t, 0, w, 0)", "threads"),
         (NATIVE % "value.accessPolicyWindow.hitRatio = 1", "l2-persist"),
     ],
