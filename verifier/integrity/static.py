@@ -11,6 +11,7 @@ from pathlib import Path
 
 from verifier.report import Finding, Severity
 
+# `sys.exit` is missing: it raises SystemExit, which a party reports like any other exception, and self-tests end with it.
 _PROCESS = {
     "os": {
         "system",
@@ -32,7 +33,6 @@ _PROCESS = {
     "subprocess": {"run", "Popen", "call", "check_call", "check_output", "getoutput"},
     "multiprocessing": {"Process", "Pool"},
     "signal": {"signal", "raise_signal", "setitimer", "alarm"},
-    "sys": {"exit"},
     "pty": {"spawn", "fork"},
 }
 # Advice for programs that start another process, which is usually a compiler or a download.
@@ -61,7 +61,14 @@ _DOWNLOAD_CALLS = {("torch.hub", "load"), ("torch.hub", "load_state_dict_from_ur
 _TIMERS = {"time", "torch.cuda", "torch.utils.benchmark", "timeit"}
 _PATCHED_ROOTS = {"torch", "F", "nn", "time", "builtins", "ctypes", "sys", "gc", "statistics"}
 # A program may change settings within its own process. Builders know the location of the toolkit and ignore such settings.
-_SETTINGS = ("torch.backends.", "torch.utils.cpp_extension.CUDA_HOME")
+_SETTINGS = (
+    "torch.backends.",
+    "torch._dynamo.config.",
+    "torch._inductor.config.",
+    "torch._functorch.config.",
+    "torch.utils.cpp_extension.CUDA_HOME",
+    "torch.utils.cpp_extension.COMMON_NVCC_FLAGS",
+)
 _UNPICKLERS = {"pickle", "_pickle", "marshal", "dill", "cloudpickle"}
 _DECODERS = {"b64decode", "b32decode", "b85decode", "a85decode", "unhexlify", "fromhex", "decompress", "loads"}
 _LIBRARY_CALL = re.compile(r"\b(at::(matmul|mm|bmm|addmm|linear|conv\w*|softmax|layer_norm)|cublas\w+|cudnn\w+|cblas_\w+|mkl_\w+|dlsym|dlopen)\b")

@@ -21,6 +21,8 @@ def refused(source: str) -> list[str]:
         ("exec(''.join(chr(c) for c in [112]))", "obfuscation"),
         ("import pickle\nrun = pickle.loads(b'x')", "obfuscation"),
         ("import os\nos.system('ls')", "process-control"),
+        ("import os\nos._exit(0)", "process-control"),
+        ("import torch\ntorch._dynamo.optimize = None", "patching"),
         ("from subprocess import run\nrun(['ls'])", "process-control"),
         ("import sys\nsys._getframe()", "frames"),
         ("import gc\nseen = gc.get_stats()", "frames"),
@@ -50,6 +52,10 @@ def test_the_hard_tier(line, rule):
         "import gc\ngc.collect()\ngc.freeze()",
         "import os\nfolder = getattr(os, 'sep', '/')",
         "import torch.utils.cpp_extension as cpp\ncpp.CUDA_HOME = '/usr/local/cuda'",
+        "from torch.utils import cpp_extension as cpp\ncpp.COMMON_NVCC_FLAGS = ['-O3']",
+        "import torch\ntorch._dynamo.config.cache_size_limit = 64",
+        "import torch._inductor.config as inductor\ninductor.coordinate_descent_tuning = True",
+        "import sys\nif __name__ == '__main__':\n    sys.exit(main())",
     ],
 )
 def test_what_is_lawful(line):
