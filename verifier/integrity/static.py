@@ -68,7 +68,10 @@ _SETTINGS = (
     "torch._functorch.config.",
     "torch.utils.cpp_extension.CUDA_HOME",
     "torch.utils.cpp_extension.COMMON_NVCC_FLAGS",
+    "sys.stdout",  # programs silence a build; contextlib.redirect_stdout does the same
+    "sys.stderr",
 )
+_PROTOTYPE = re.compile(r"ctypes\.pythonapi\.\w+\.(?:restype|argtypes|errcheck)")  # declares a function's types, as ctypes asks for
 _UNPICKLERS = {"pickle", "_pickle", "marshal", "dill", "cloudpickle"}
 _DECODERS = {"b64decode", "b32decode", "b85decode", "a85decode", "unhexlify", "fromhex", "decompress", "loads"}
 _LIBRARY_CALL = re.compile(r"\b(at::(matmul|mm|bmm|addmm|linear|conv\w*|softmax|layer_norm)|cublas\w+|cudnn\w+|cblas_\w+|mkl_\w+|dlsym|dlopen)\b")
@@ -179,7 +182,8 @@ def _node_findings(node: ast.AST, names: dict[str, str]) -> list[tuple[str, Seve
         for target in targets:
             if isinstance(target, ast.Attribute):
                 dotted = _dotted(target, names)
-                if dotted.split(".")[0] in _PATCHED_ROOTS and "." in dotted and not dotted.startswith(_SETTINGS):
+                lawful = dotted.startswith(_SETTINGS) or _PROTOTYPE.fullmatch(dotted)
+                if dotted.split(".")[0] in _PATCHED_ROOTS and "." in dotted and not lawful:
                     found.append(("patching", "refuse", f"assigns to {dotted}: a program must not change the libraries or clocks that it runs on"))
                 if target.attr in ("__code__", "__globals__", "__class__") and dotted.split(".")[0] != "self":
                     found.append(("patching", "refuse", f"assigns to {target.attr}"))
@@ -278,7 +282,7 @@ def native_findings(source: str, first: int, spread: bool = True) -> list[Findin
     ]
     for m in _NATIVE_PROCESS.finditer(text):
         name = m[1] or m[2]
-        if not re.search(rf"[\w*&>]\s+[*&]?{name}\s*\([^;{{}}]*\)\s*\{{", text):  # otherwise it is the program's own function
+        if not re.search(rf"[\w*&>]\s+[*&]?{name}\s*\([^;{{}}]*\)\s*\{{|\bauto\s+{name}\s*=\s*\[", text):  # otherwise it is the program's own
             message = f"native code calls {name}: a program must not start or end processes"
             found.append(Finding(rule="process-control", severity="refuse", message=message, line=line(m)))
     for rule, pattern, message in _NATIVE_NOTES:

@@ -33,6 +33,7 @@ def refused(source: str) -> list[str]:
         ("open('/proc/self/maps')", "proc"),
         ("import torch\ntorch.softmax = None", "patching"),
         ("import time\ntime.perf_counter = lambda: 0", "patching"),
+        ("import ctypes\nctypes.pythonapi.PyCapsule_GetPointer = print", "patching"),
         ("import torch.nn.functional as F\nsetattr(F, 'gelu', None)", "patching"),
         ("import urllib.request", "download"),
     ],
@@ -47,6 +48,8 @@ def test_the_hard_tier(line, rule):
         "class A:\n    pass  # os.system, exec, sys._getframe",
         "import torch\ntorch.backends.cudnn.benchmark = True",
         "import ctypes\nlib = ctypes.CDLL('x')\nlib.run.restype = None",
+        "import ctypes\nctypes.pythonapi.PyCapsule_GetPointer.restype = ctypes.c_void_p",
+        "import os\nimport sys\nsys.stdout = open(os.devnull, 'w')",
         "import torch\nmodel = object()\nmodel.eval()",
         "import time\nstart = time.perf_counter()",
         "import gc\ngc.collect()\ngc.freeze()",
@@ -117,10 +120,11 @@ def test_native_code_that_starts_processes(call):
     assert found == {("process-control", 5)}
 
 
+LAMBDA = "auto fork = [&] { go(); };\n  fork()"
 OWN = "(void)0;\n}\nstatic int system(int a) {\n  return system(a)"
 
 
-@pytest.mark.parametrize("call", ["table.system(3)", "p->fork()", "int system = 3", "exit(1)", "own_system(1)", OWN])
+@pytest.mark.parametrize("call", ["table.system(3)", "p->fork()", "int system = 3", "exit(1)", "own_system(1)", OWN, LAMBDA])
 def test_native_code_whose_names_are_its_own(call):
     assert refused(NATIVE % call) == []
 
