@@ -61,6 +61,7 @@ torch::Tensor run(torch::Tensor a, torch::Tensor b) {
         reinterpret_cast<const float4*>(a.data_ptr<float>()), reinterpret_cast<const float4*>(b.data_ptr<float>()),
         reinterpret_cast<float4*>(out.data_ptr<float>()), size);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
+    AT_CUDA_CHECK(cudaGetLastError());
     return out;
 }
 """

@@ -21,7 +21,7 @@ from typing import Any
 from verifier.build.artefacts import MAX_FAILURE, Asked
 from verifier.build.extension import Accelerator
 from verifier.build.raw import RawRequest
-from verifier.build.request import BuildRequest, Kind, changed_since, given, raw_request, request_of
+from verifier.build.request import BuildRequest, CommonFlags, Kind, changed_since, given, raw_request, request_of
 from verifier.build.wish import tell
 
 EXTENSION = "torch.utils.cpp_extension"
@@ -50,15 +50,17 @@ class Workshop:
     def replace(self, extension: ModuleType) -> None:
         self.accelerator.install(extension)
         show_stubs()
-        toolkit = vars(extension).get("CUDA_HOME")
+        toolkit, common = vars(extension).get("CUDA_HOME"), CommonFlags(extension)
         for kind in TORCHS:
             self.plain[kind] = getattr(extension, kind)
-            setattr(extension, kind, self._asking(kind, extension, toolkit))
+            setattr(extension, kind, self._asking(kind, extension, toolkit, common))
 
-    def _asking(self, kind: Kind, extension: ModuleType, toolkit: Any) -> Callable[..., Any]:
+    def _asking(self, kind: Kind, extension: ModuleType, toolkit: Any, common: CommonFlags) -> Callable[..., Any]:
         def ask(*arguments: Any, **keywords: Any) -> Any:
             extension.__dict__["CUDA_HOME"] = toolkit  # the host determines where the toolkit is
-            return self.make(request_of(kind, self.plain[kind], arguments, keywords, self.home, changed_since(self.given)))
+            request = request_of(kind, self.plain[kind], arguments, keywords, self.home, changed_since(self.given), common.changes())
+            with common.original():
+                return self.make(request)
 
         return ask
 
@@ -145,12 +147,13 @@ class Lookup:
 
     def _replace(self, extension: ModuleType) -> None:
         plain = vars(extension).setdefault("_stitch_plain", {kind: getattr(extension, kind) for kind in TORCHS})
+        common = vars(extension).setdefault("_stitch_common", CommonFlags(extension))  # before a program changes them
         for kind in TORCHS:
-            setattr(extension, kind, self._finding(kind, plain[kind]))
+            setattr(extension, kind, self._finding(kind, plain[kind], common))
 
-    def _finding(self, kind: Kind, plain: Callable[..., Any]) -> Callable[..., Any]:
+    def _finding(self, kind: Kind, plain: Callable[..., Any], common: CommonFlags) -> Callable[..., Any]:
         def find(*arguments: Any, **keywords: Any) -> Any:
-            return self.find(request_of(kind, plain, arguments, keywords, self.home, changed_since(self.given)))
+            return self.find(request_of(kind, plain, arguments, keywords, self.home, changed_since(self.given), common.changes()))
 
         return find
 

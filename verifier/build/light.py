@@ -57,6 +57,11 @@ _BEYOND = re.compile(_FRONT_END + r"|\b(PYBIND11\w*|pybind11|THP\w+)\b|\bpy::|#\
 _CUDA_LIBRARIES = re.compile(
     r"\b(getCurrentDeviceProperties|getDeviceProperties|warp_size|canDeviceAccessPeer|getCUDADeviceAllocator|\w*Handle\w*|cu(blas|sparse|solver)\w*)\b"
 )
+# The macro is repeated from `ATen/cuda/Exceptions.h`, which includes those libraries as well.
+_CONTEXT_OF_CUDA = (
+    "#pragma once\n#include <cuda_runtime_api.h>\n#include <c10/cuda/CUDAException.h>\n#include <c10/cuda/CUDAFunctions.h>\n"
+    "#include <c10/cuda/CUDAStream.h>\n#define AT_CUDA_CHECK(EXPR) C10_CUDA_CHECK(EXPR)\n"
+)
 _STANDARD = (
     *("algorithm", "array", "cmath", "cstdint", "cstring", "functional", "iostream", "limits", "map", "memory", "mutex", "numeric", "optional"),
     *("sstream", "stdexcept", "string", "tuple", "type_traits", "unordered_map", "utility", "vector"),
@@ -93,9 +98,7 @@ def light_headers(source: str, include: str) -> dict[str, str]:
     for header in UMBRELLAS:
         files[header] = "#pragma once\n#include <stitch_light.h>\n"
     if "ATen/cuda/CUDAContext.h" in code and not _CUDA_LIBRARIES.search(code):
-        files["ATen/cuda/CUDAContext.h"] = (
-            "#pragma once\n#include <cuda_runtime_api.h>\n#include <c10/cuda/CUDAFunctions.h>\n#include <c10/cuda/CUDAStream.h>\n"
-        )
+        files["ATen/cuda/CUDAContext.h"] = _CONTEXT_OF_CUDA
     return files
 
 

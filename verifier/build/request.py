@@ -7,14 +7,16 @@ that does not have the program.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal
 
 Kind = Literal["load_inline", "load", "stitch_build"]
@@ -152,11 +154,43 @@ def raw_request(language: str, source: str, flags: object) -> BuildRequest:
     return BuildRequest("stitch_build", f"a raw {language} library", {"language": language, "source": source, "flags": wanted})
 
 
+class CommonFlags:
+    """The flags that torch gives every CUDA unit (`COMMON_NVCC_FLAGS`). Some programs change that list to get the operators of half types back, and a
+    builder that has not loaded the program would not see it. Therefore, the changes become flags of the request."""
+
+    def __init__(self, extension: ModuleType):
+        self.extension = vars(extension)
+        self.told = list(self.extension.get("COMMON_NVCC_FLAGS", []))
+
+    def changes(self) -> list[str]:
+        """Returns the flags that the program has added, and one that cancels each macro that it has removed."""
+        now = [str(flag) for flag in self.extension.get("COMMON_NVCC_FLAGS", [])]
+        removed = [flag for flag in self.told if flag not in now and flag.startswith("-D")]
+        return [*("-U" + flag[2:].partition("=")[0] for flag in removed), *(flag for flag in now if flag not in self.told)]
+
+    @contextlib.contextmanager
+    def original(self) -> Iterator[None]:
+        """While the context is open, torch uses its own list."""
+        now = self.extension.get("COMMON_NVCC_FLAGS")
+        self.extension["COMMON_NVCC_FLAGS"] = list(self.told)
+        try:
+            yield
+        finally:
+            self.extension["COMMON_NVCC_FLAGS"] = now
+
+
 def request_of(
-    kind: Kind, function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any], home: str, changed: dict[str, str]
+    kind: Kind,
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    home: str,
+    changed: dict[str, str],
+    common: Sequence[str] = (),
 ) -> BuildRequest:
     """Returns the request for a call to torch's `function` ("load_inline" or "load") in a process whose own folder is `home`. The request includes
-    every variable in `VARIABLES` that the program has `changed`. Raises `TypeError` in the same cases as the call itself, and `RequestError`."""
+    every variable in `VARIABLES` that the program has `changed`, and its changes to torch's `common` flags for CUDA. Raises `TypeError` in the same
+    cases as the call itself, and `RequestError`."""
     bound = inspect.signature(function).bind(*arguments, **keywords).arguments
     defaults = {name: parameter.default for name, parameter in inspect.signature(function).parameters.items()}
     given = {name: _plain(value) for name, value in bound.items() if name not in _NOT_WHAT and (value is not defaults[name])}
@@ -175,6 +209,8 @@ def request_of(
     beside = bound.get("build_directory")
     own = folders.add(os.fspath(beside)) if beside and kind == "load_inline" else ""
     cuda = given.get("cuda_sources") or given.get("with_cuda") or any(path.endswith((".cu", ".cuh")) for path in given.get("sources", []))
+    if cuda and common:
+        given["extra_cuda_cflags"] = [*common, *(given.get("extra_cuda_cflags") or [])]
     variables = {key: value.replace(home + "/", HOME + "/") for key, value in changed.items() if cuda or key not in _FOR_CUDA}
     for folder in (part for key in _SEARCHED for part in changed.get(key, "").split(os.pathsep) if part):
         folders.add(folder)

@@ -35,6 +35,7 @@ from verifier.profiling.own_kernels import OwnKernels
 from verifier.timing.series import Form
 
 MOST_PROCESSES = 4  # maximum number of processes for variants that need separate processes
+RING = 2  # number of calls whose outputs a program may not keep: the last output alone may wait in a variable for the next call
 RECORDED = (2, 4)  # number of calls under the recorder, rounded up to whole series; the first turn repeats a timed call
 
 
@@ -73,8 +74,11 @@ class Observation:
             seen.replay_ms, seen.unlike = replaying.replays.ms, replaying.differs()
             del replaying  # may take gigabytes
             first = self.trials.expectations.first
-            if self.timed.caller.overwritten([borrowed(words) for words in first.run.aliased] if first is not None else []):
+            lent = [borrowed(words) for words in first.run.aliased] if first is not None else []
+            if self.timed.caller.overwritten(lent):
                 seen.wrong = f"{OVERWRITTEN} (an earlier timed call's, found after all timed calls): {CLONE}"
+            if (kept := self.timed.caller.outlived(lent)) >= RING:
+                seen.wrong = seen.wrong or f"the program keeps the outputs of {kept} earlier calls, so that a later call can write to them: {CLONE}"
             shortcuts = Shortcuts(self.timed, self.trials, self.form, self.rng)
             shortcuts.look()
             seen.wrong, seen.shortcut = seen.wrong or shortcuts.wrong, shortcuts.said

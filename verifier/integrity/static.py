@@ -11,6 +11,7 @@ from pathlib import Path
 
 from verifier.report import Finding, Severity
 
+# `sys.exit` is missing: it raises SystemExit, which a party reports like any other exception, and self-tests end with it.
 _PROCESS = {
     "os": {
         "system",
@@ -32,7 +33,6 @@ _PROCESS = {
     "subprocess": {"run", "Popen", "call", "check_call", "check_output", "getoutput"},
     "multiprocessing": {"Process", "Pool"},
     "signal": {"signal", "raise_signal", "setitimer", "alarm"},
-    "sys": {"exit"},
     "pty": {"spawn", "fork"},
 }
 # Advice for programs that start another process, which is usually a compiler or a download.
@@ -61,7 +61,17 @@ _DOWNLOAD_CALLS = {("torch.hub", "load"), ("torch.hub", "load_state_dict_from_ur
 _TIMERS = {"time", "torch.cuda", "torch.utils.benchmark", "timeit"}
 _PATCHED_ROOTS = {"torch", "F", "nn", "time", "builtins", "ctypes", "sys", "gc", "statistics"}
 # A program may change settings within its own process. Builders know the location of the toolkit and ignore such settings.
-_SETTINGS = ("torch.backends.", "torch.utils.cpp_extension.CUDA_HOME")
+_SETTINGS = (
+    "torch.backends.",
+    "torch._dynamo.config.",
+    "torch._inductor.config.",
+    "torch._functorch.config.",
+    "torch.utils.cpp_extension.CUDA_HOME",
+    "torch.utils.cpp_extension.COMMON_NVCC_FLAGS",
+    "sys.stdout",  # programs silence a build; contextlib.redirect_stdout does the same
+    "sys.stderr",
+)
+_PROTOTYPE = re.compile(r"ctypes\.pythonapi\.\w+\.(?:restype|argtypes|errcheck)")  # declares a function's types, as ctypes asks for
 _UNPICKLERS = {"pickle", "_pickle", "marshal", "dill", "cloudpickle"}
 _DECODERS = {"b64decode", "b32decode", "b85decode", "a85decode", "unhexlify", "fromhex", "decompress", "loads"}
 _LIBRARY_CALL = re.compile(r"\b(at::(matmul|mm|bmm|addmm|linear|conv\w*|softmax|layer_norm)|cublas\w+|cudnn\w+|cblas_\w+|mkl_\w+|dlsym|dlopen)\b")
@@ -81,6 +91,7 @@ _NATIVE_NOTES = (
 )
 _SENSES = {
     "_profiler_enabled",
+    "_profiler_type",
     "_kineto_available",
     "kineto_available",
     "_is_profiler_enabled",
@@ -172,7 +183,8 @@ def _node_findings(node: ast.AST, names: dict[str, str]) -> list[tuple[str, Seve
         for target in targets:
             if isinstance(target, ast.Attribute):
                 dotted = _dotted(target, names)
-                if dotted.split(".")[0] in _PATCHED_ROOTS and "." in dotted and not dotted.startswith(_SETTINGS):
+                lawful = dotted.startswith(_SETTINGS) or _PROTOTYPE.fullmatch(dotted)
+                if dotted.split(".")[0] in _PATCHED_ROOTS and "." in dotted and not lawful:
                     found.append(("patching", "refuse", f"assigns to {dotted}: a program must not change the libraries or clocks that it runs on"))
                 if target.attr in ("__code__", "__globals__", "__class__") and dotted.split(".")[0] != "self":
                     found.append(("patching", "refuse", f"assigns to {target.attr}"))
@@ -271,7 +283,7 @@ def native_findings(source: str, first: int, spread: bool = True) -> list[Findin
     ]
     for m in _NATIVE_PROCESS.finditer(text):
         name = m[1] or m[2]
-        if not re.search(rf"[\w*&>]\s+[*&]?{name}\s*\([^;{{}}]*\)\s*\{{", text):  # otherwise it is the program's own function
+        if not re.search(rf"[\w*&>]\s+[*&]?{name}\s*\([^;{{}}]*\)\s*\{{|\bauto\s+{name}\s*=\s*\[", text):  # otherwise it is the program's own
             message = f"native code calls {name}: a program must not start or end processes"
             found.append(Finding(rule="process-control", severity="refuse", message=message, line=line(m)))
     for rule, pattern, message in _NATIVE_NOTES:

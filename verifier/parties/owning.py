@@ -7,12 +7,14 @@ later overwrites.
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from verifier.layout import LayoutError
 
@@ -38,6 +40,21 @@ class HeldOutputs:
 
     def of(self, number: int) -> list[torch.Tensor] | None:
         return next((tensors for at, tensors, _ in self.calls if at == number), None)
+
+    def outlived(self, borrowed: Sequence[bool]) -> int:
+        """Forgets all outputs, and returns the number of calls of which outputs still exist, because the program has kept them. `borrowed` says, for
+        each output, whether the task itself returns memory that it keeps."""
+        left = [
+            [
+                StorageWeakRef(tensor.untyped_storage())
+                for at, tensor in enumerate(returned or handed)
+                if tensor.numel() and not (at < len(borrowed) and borrowed[at])
+            ]
+            for _, handed, returned in self.calls
+        ]
+        self.clear()
+        gc.collect()  # a model may create cycles that hold its outputs
+        return sum(not all(one.expired() for one in call) for call in left)
 
     def clear(self) -> None:
         self.calls.clear()

@@ -19,7 +19,7 @@ _LIBRARY = re.compile(
     r"^(?:at::|c10::|torch::|cudnn|cublas|cusparse|cusolver|cufft|nccl|cask|xmma|cub::|thrust::|nvjet|"
     r"sm\d+_|ampere_|volta_|turing_|maxwell_|hopper_|implicit_convolve|triton_(?:poi|per|red|tem|for|helpers)_|triton_$)"
 )
-_LIBRARY_INSIDE = re.compile(r"cutlass_?_?\d+[a-z]?_|__5x_c|_cublas\b|cublasLt|cudnn::|at::native::|at::cuda::")
+_LIBRARY_INSIDE = re.compile(r"cutlass_?_?\d+[a-z]?_|__5x_c|_cublas\b|cublas[A-Z]|cudnn::|at::native::|at::cuda::")
 _GLOBAL = re.compile(r"__global__\b(?P<head>[^;{}]*?)\b(?P<name>[A-Za-z_]\w*)\s*\((?!\s*\d+\s*[,)])", re.DOTALL)
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+\w+\((?P<arguments>[^)]*)\)", re.MULTILINE)
 _ATTRIBUTE = re.compile(r"__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__cluster_dims__\s*\([^()]*\)|__attribute__\s*\(\(.*?\)\)", re.DOTALL)

@@ -205,6 +205,12 @@ class Caller:
                     return True
         return False
 
+    def outlived(self, borrowed: Sequence[bool]) -> int:
+        """Returns the number of held calls whose outputs the program keeps. This ends the comparison of early outputs, because the party drops
+        them."""
+        self.early, self.previous = [], []
+        return int(self.party.ask("outlived", {"borrowed": list(borrowed)}, self.limit).integer("calls"))
+
     def empty(self, rounds: int) -> int:
         """Returns the duration, in nanoseconds, of an exchange without a call. If calls are timed in series, this is the exchange as in a user's
         loop; otherwise, it is a round trip."""

@@ -37,6 +37,33 @@ def test_as_many_calls_are_held_as_fit():
     assert held.of(4) is None and held.count == 0
 
 
+def test_outputs_that_a_program_keeps_outlive_those_who_held_them():
+    class Cycle:
+        def __init__(self, tensor):
+            self.itself, self.tensor = self, tensor
+
+    def held(tensors):
+        outputs = HeldOutputs()
+        for tensor in tensors:
+            outputs.add([tensor], [])
+        return outputs
+
+    ring = [torch.zeros(4) for _ in range(5)]
+    # An assertion keeps what it evaluates, so the numbers are taken beforehand.
+    found = [
+        held(iter(ring)).outlived([]),
+        held(ring[at] if at < 5 else torch.zeros(4) for at in range(6)).outlived([]),
+        held(tensor.clone() for tensor in ring).outlived([False]),
+        held(iter(ring)).outlived([True]),
+        held(tensor.view(2, 2)[1] for tensor in ring).outlived([]),
+        held(Cycle(torch.zeros(4)).tensor for _ in ring).outlived([]),
+    ]
+    assert found == [5, 5, 0, 0, 5, 0]
+    relaid = HeldOutputs()
+    relaid.add([ring[0].clone()], [ring[0]])
+    assert relaid.outlived([]) == 1 and not relaid.calls
+
+
 def test_what_is_left_of_tensors_says_whose_memory_they_had():
     given, own = torch.zeros(4, 4), torch.zeros(6)
     left = [Footprint.of(tensor) for tensor in (given[:, 1], own[::2], own[1::2], own[:4], torch.zeros(1).expand(3), torch.zeros(0))]

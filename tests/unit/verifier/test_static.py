@@ -21,6 +21,8 @@ def refused(source: str) -> list[str]:
         ("exec(''.join(chr(c) for c in [112]))", "obfuscation"),
         ("import pickle\nrun = pickle.loads(b'x')", "obfuscation"),
         ("import os\nos.system('ls')", "process-control"),
+        ("import os\nos._exit(0)", "process-control"),
+        ("import torch\ntorch._dynamo.optimize = None", "patching"),
         ("from subprocess import run\nrun(['ls'])", "process-control"),
         ("import sys\nsys._getframe()", "frames"),
         ("import gc\nseen = gc.get_stats()", "frames"),
@@ -31,6 +33,7 @@ def refused(source: str) -> list[str]:
         ("open('/proc/self/maps')", "proc"),
         ("import torch\ntorch.softmax = None", "patching"),
         ("import time\ntime.perf_counter = lambda: 0", "patching"),
+        ("import ctypes\nctypes.pythonapi.PyCapsule_GetPointer = print", "patching"),
         ("import torch.nn.functional as F\nsetattr(F, 'gelu', None)", "patching"),
         ("import urllib.request", "download"),
     ],
@@ -45,11 +48,17 @@ def test_the_hard_tier(line, rule):
         "class A:\n    pass  # os.system, exec, sys._getframe",
         "import torch\ntorch.backends.cudnn.benchmark = True",
         "import ctypes\nlib = ctypes.CDLL('x')\nlib.run.restype = None",
+        "import ctypes\nctypes.pythonapi.PyCapsule_GetPointer.restype = ctypes.c_void_p",
+        "import os\nimport sys\nsys.stdout = open(os.devnull, 'w')",
         "import torch\nmodel = object()\nmodel.eval()",
         "import time\nstart = time.perf_counter()",
         "import gc\ngc.collect()\ngc.freeze()",
         "import os\nfolder = getattr(os, 'sep', '/')",
         "import torch.utils.cpp_extension as cpp\ncpp.CUDA_HOME = '/usr/local/cuda'",
+        "from torch.utils import cpp_extension as cpp\ncpp.COMMON_NVCC_FLAGS = ['-O3']",
+        "import torch\ntorch._dynamo.config.cache_size_limit = 64",
+        "import torch._inductor.config as inductor\ninductor.coordinate_descent_tuning = True",
+        "import sys\nif __name__ == '__main__':\n    sys.exit(main())",
     ],
 )
 def test_what_is_lawful(line):
@@ -111,10 +120,11 @@ def test_native_code_that_starts_processes(call):
     assert found == {("process-control", 5)}
 
 
+LAMBDA = "auto fork = [&] { go(); };\n  fork()"
 OWN = "(void)0;\n}\nstatic int system(int a) {\n  return system(a)"
 
 
-@pytest.mark.parametrize("call", ["table.system(3)", "p->fork()", "int system = 3", "exit(1)", "own_system(1)", OWN])
+@pytest.mark.parametrize("call", ["table.system(3)", "p->fork()", "int system = 3", "exit(1)", "own_system(1)", OWN, LAMBDA])
 def test_native_code_whose_names_are_its_own(call):
     assert refused(NATIVE % call) == []
 
@@ -125,6 +135,7 @@ def test_native_code_whose_names_are_its_own(call):
         ("import torch\nf = getattr(torch.ops.aten, 'm' + 'm')", "dynamic-name"),
         ("import os\nos.dup2(1, 3)", "descriptor"),
         ("import torch\ntorch._C._autograd._profiler_enabled", "senses"),
+        ("import torch\ntorch._C._autograd._profiler_type()", "senses"),
         (NATIVE % "pthread_create(&t, 0, w, 0)", "threads"),
         (NATIVE % "value.accessPolicyWindow.hitRatio = 1", "l2-persist"),
     ],

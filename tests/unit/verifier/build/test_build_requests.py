@@ -4,10 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
-from verifier.build.request import BuildRequest, RequestError, request_of
+from verifier.build.request import BuildRequest, CommonFlags, RequestError, request_of
 from verifier.build.wish import STATUS, Wish
 
 
@@ -40,6 +41,28 @@ def test_where_how_loudly_and_in_which_order_makes_no_difference(tmp_path):
     arch = {"TORCH_CUDA_ARCH_LIST": "9.0a"}
     assert one.key == inline(tmp_path, "a", "int x;", functions=["f"], changed=arch).key  # none of it is for a GPU
     assert inline(tmp_path, "a", "", "int x;").key != inline(tmp_path, "a", "", "int x;", changed=arch).key
+
+
+def test_changes_to_the_common_flags_become_flags_of_requests_for_cuda(tmp_path):
+    extension = ModuleType("cpp_extension")
+    flags = ["-D__CUDA_NO_HALF_OPERATORS__", "-DX=1", "--expt-relaxed-constexpr"]
+    vars(extension)["COMMON_NVCC_FLAGS"] = list(flags)
+    common = CommonFlags(extension)
+    assert common.changes() == []
+    extension.COMMON_NVCC_FLAGS.remove("-D__CUDA_NO_HALF_OPERATORS__")  # the form that programs use
+    assert common.changes() == ["-U__CUDA_NO_HALF_OPERATORS__"]
+    extension.COMMON_NVCC_FLAGS = ["--use_fast_math", "--expt-relaxed-constexpr"]
+    assert common.changes() == ["-U__CUDA_NO_HALF_OPERATORS__", "-UX", "--use_fast_math"]
+    with common.original():
+        assert flags == extension.COMMON_NVCC_FLAGS and common.changes() == []
+    assert extension.COMMON_NVCC_FLAGS == ["--use_fast_math", "--expt-relaxed-constexpr"]
+
+    def request(*arguments, **keywords):
+        return request_of("load_inline", load_inline, arguments, keywords, str(tmp_path), {}, common.changes())
+
+    asked = request("a", "", "int x;", extra_cuda_cflags=["-O3"]).arguments["extra_cuda_cflags"]
+    assert asked == ["-U__CUDA_NO_HALF_OPERATORS__", "-UX", "--use_fast_math", "-O3"]
+    assert "extra_cuda_cflags" not in request("a", "int x;").arguments
 
 
 def test_a_name_counts_where_operators_are_registered_under_it(tmp_path):

@@ -48,6 +48,12 @@ def test_words_in_comments_and_strings_do_not_count():
     light.light_headers('// torch::nn\nTORCH_CHECK(ok, "no torch::nn here"); int py = 3;', include())
 
 
+def test_the_check_of_cuda_calls_is_torchs_own_and_needs_no_library():
+    context = light.light_headers("#include <ATen/cuda/CUDAContext.h>\nAT_CUDA_CHECK(cudaGetLastError());", include())["ATen/cuda/CUDAContext.h"]
+    macro = next(line for line in context.splitlines() if line.startswith("#define AT_CUDA_CHECK"))
+    assert macro in Path(include(), "ATen/cuda/Exceptions.h").read_text().splitlines() and "cublas" not in context
+
+
 def test_a_foreign_torch_is_not_cut(tmp_path):
     with pytest.raises(light.NotLight):
         light.light_headers("int x;", str(tmp_path))

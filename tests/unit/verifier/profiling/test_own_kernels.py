@@ -89,6 +89,18 @@ def test_a_kernel_is_compared_by_its_whole_signature(kernel, own):
     assert SPOOF.owns(kernel) is own
 
 
+def test_words_of_cublas_in_the_source_do_not_make_its_kernels_own():
+    source = """
+SOURCE = r'''
+template <typename T> struct cublasGemvTensor { T* data; };
+template <typename X, typename Y> struct cublasGemvParams { X x; Y y; };
+template <typename P> __global__ void gemvNSP_kernel(P q) { }
+'''
+"""
+    theirs = "void gemvNSP_kernel<cublasGemvParams<cublasGemvTensor<float const>, cublasGemvTensor<float> > >(cublasGemvParams<float>)"
+    assert not OwnKernels.of(source).owns(theirs) and OwnKernels.of(source).owns("void gemvNSP_kernel<float>(float)")
+
+
 def test_mangled_names_are_read():
     assert qualified("_ZN2nsL3fooILi4EEEvPK6float4PS1_i") == "ns::foo"
     assert qualified("_ZL4statPf") == "stat"

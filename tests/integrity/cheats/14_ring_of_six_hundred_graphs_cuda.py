@@ -2,7 +2,7 @@
 # task: tasks/launches.py
 # device: cuda
 # verdict: wrong_result
-# because: clone\(\)|keeps
+# because: clone\(\)
 # defence: runtime
 # call: 30
 # says: six hundred CUDA graphs in turn, whose static outputs are returned: more than the number of calls whose outputs are held
