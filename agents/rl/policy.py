@@ -28,8 +28,8 @@ class Policy(Protocol):
         on the right."""
         ...
 
-    def sample(self, prompt: list[int], count: int, most: int, temperature: float) -> list[list[int]]:
-        """Returns replies sampled with torch's generator, including the end token if there is one."""
+    def sample(self, prompts: Sequence[list[int]], most: int, temperature: float) -> list[list[int]]:
+        """Returns one reply to each prompt, sampled in one batch with torch's generator, including the end token if there is one."""
         ...
 
     def recompute(self) -> None:
@@ -69,16 +69,17 @@ class TransformersPolicy:
         return found
 
     @torch.no_grad()
-    def sample(self, prompt: list[int], count: int, most: int, temperature: float) -> list[list[int]]:
-        tokens = torch.tensor([prompt] * count, device=self.device)
+    def sample(self, prompts: Sequence[list[int]], most: int, temperature: float) -> list[list[int]]:
+        tokens, pads = padded(prompts, self.end, self.device)
+        seen = torch.arange(tokens.shape[1], device=self.device) >= pads[:, None]
         training = self.module.training
         self.module.eval()
         found = self.module.generate(
-            input_ids=tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=most, do_sample=True, temperature=temperature, top_p=1.0,
+            input_ids=tokens, attention_mask=seen.long(), max_new_tokens=most, do_sample=True, temperature=temperature, top_p=1.0,
             top_k=0, eos_token_id=self.end, pad_token_id=self.end,
         )  # fmt: skip
         self.module.train(training)
-        return [cut(row, self.end) for row in found[:, len(prompt) :].tolist()]
+        return [cut(row, self.end) for row in found[:, tokens.shape[1] :].tolist()]
 
     def recompute(self) -> None:
         self.module.activation_checkpointing_enable(activation_checkpointing_kwargs={"use_reentrant": False})
@@ -92,6 +93,15 @@ class TransformersPolicy:
         """Saves the full weights with the adapters merged, in the format that `transformers serve`, vLLM and the llama.cpp converters load."""
         self.module.save_pretrained(folder, state_dict=merged(self.module))
         self.tokenizer.save_pretrained(folder)
+
+
+def padded(prompts: Sequence[list[int]], end: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Returns the prompts as one tensor (sequences, length), padded on the left so that all replies begin at the same place, and the length of each
+    sequence's padding."""
+    longest = max(map(len, prompts))
+    pads = [longest - len(prompt) for prompt in prompts]
+    rows = [[*[end] * pad, *prompt] for pad, prompt in zip(pads, prompts, strict=True)]
+    return torch.tensor(rows, device=device), torch.tensor(pads, device=device)
 
 
 def cut(tokens: list[int], end: int) -> list[int]:

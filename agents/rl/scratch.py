@@ -6,6 +6,7 @@ one compiler share most of their lines, so that byte pairs turn 6,000 characters
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
@@ -18,7 +19,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from agents.rl import tensors
-from agents.rl.policy import cut, merged
+from agents.rl.policy import cut, merged, padded
 
 END = 0  # the token that ends a reply and is also used for padding
 LOOK = 8  # tokens between looks at whether every reply has ended; a look waits for the device
@@ -104,8 +105,6 @@ class Size:
 
 SMALL = Size(width=512, layers=8, heads=8, longest=2048)  # 25 million parameters, plus the vocabulary
 
-Cache = list[tuple[Tensor, Tensor]]  # keys and values of each layer: (sequences, heads, length, width of a head)
-
 
 class Block(nn.Module):
     def __init__(self, size: Size):
@@ -115,18 +114,29 @@ class Block(nn.Module):
         self.qkv, self.out = nn.Linear(size.width, 3 * size.width), nn.Linear(size.width, size.width)
         self.up, self.down = nn.Linear(size.width, 4 * size.width), nn.Linear(4 * size.width, size.width)
 
-    def forward(self, x: Tensor, cache: tuple[Tensor, Tensor] | None = None, at: int = 0) -> Tensor:
-        """Maps (sequences, length, width) to the same shape. With a cache, `x` begins at position `at`, and its keys and values are written there."""
+    def forward(self, x: Tensor, kept: tuple[Tensor, Tensor] | None = None, at: int = 0, seen: Tensor | None = None) -> Tensor:
+        """Maps (sequences, length, width) to the same shape. `kept`: a layer's keys and values; `x` begins at position `at`, and its keys and values
+        are written there. `seen`: what may be attended to, if not simply everything before."""
         n, length, width = x.shape
         q, k, v = (part.view(n, length, self.heads, -1).transpose(1, 2) for part in self.qkv(self.before(x)).chunk(3, dim=-1))
-        if cache is not None:
-            for held, new in zip(cache, (k, v), strict=True):
+        if kept is not None:
+            for held, new in zip(kept, (k, v), strict=True):
                 held[:, :, at : at + length] = new
-            k, v = (held[:, :, : at + length] for held in cache)
-        seen = F.scaled_dot_product_attention(q, k, v, is_causal=at == 0).transpose(1, 2).reshape(n, length, width)
-        x = x + self.out(seen)
+            k, v = (held[:, :, : at + length] for held in kept)
+        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, is_causal=seen is None).transpose(1, 2).reshape(n, length, width)
+        x = x + self.out(mixed)
         answer: Tensor = x + self.down(F.gelu(self.up(self.between(x))))
         return answer
+
+
+@dataclass
+class Cache:
+    """What earlier tokens of a batch left: keys and values of each layer, (layers, 2, sequences, heads, length, width of a head), of which the first
+    `at` places of the length are filled. `pads`: how many of them are padding, per sequence."""
+
+    held: Tensor
+    pads: Tensor
+    at: int = 0
 
 
 class Transformer(nn.Module):
@@ -137,14 +147,24 @@ class Transformer(nn.Module):
         self.norm = nn.LayerNorm(size.width)
         self.recomputes = False
 
-    def forward(self, tokens: Tensor, cache: Cache | None = None, at: int = 0) -> Tensor:
-        """Maps (sequences, length) to logits (sequences, length, vocabulary). A cache holds what earlier tokens left; one token at a time follows."""
-        x = self.token(tokens) + self.place(torch.arange(at, at + tokens.shape[1], device=tokens.device))
+    def forward(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
+        """Maps (sequences, length) to logits (sequences, length, vocabulary). With a cache, the tokens follow those that it holds."""
+        begin = cache.at if cache is not None else 0
+        places = torch.arange(begin, begin + tokens.shape[1], device=tokens.device)
+        seen = None
+        if cache is not None:
+            keys = torch.arange(begin + tokens.shape[1], device=tokens.device)
+            seen = (keys <= places[:, None]) & (keys >= cache.pads[:, None, None])
+            seen = (seen | (keys == places[:, None]))[:, None]  # padding attends to itself, because a softmax over nothing is NaN
+            places = (places - cache.pads[:, None]).clamp(min=0)
+            cache.at += tokens.shape[1]
+        x = self.token(tokens) + self.place(places)
         for number, block in enumerate(self.blocks):
             if self.recomputes and cache is None:
                 x = checkpoint(block, x, use_reentrant=False)
             else:
-                x = block(x, cache[number] if cache is not None else None, at)
+                kept = (cache.held[number, 0], cache.held[number, 1]) if cache is not None else None
+                x = block(x, kept, begin, seen)
         found: Tensor = self.norm(x) @ self.token.weight.T
         return found
 
@@ -176,20 +196,17 @@ class TinyPolicy:
         return found
 
     @torch.no_grad()
-    def sample(self, prompt: list[int], count: int, most: int, temperature: float) -> list[list[int]]:
-        width = self.size.width // self.size.heads
-        room = (count, self.size.heads, len(prompt) + most, width)
-        kind = torch.bfloat16 if self.device.type == "cuda" else torch.float32
-        keys_and_values = torch.empty((self.size.layers, 2, *room), dtype=kind, device=self.device)
-        cache = [(keys, values) for keys, values in keys_and_values]
-        given = torch.tensor([prompt] * count, device=self.device)
-        over = torch.zeros(count, dtype=torch.bool, device=self.device)
+    def sample(self, prompts: Sequence[list[int]], most: int, temperature: float) -> list[list[int]]:
+        given, pads = padded(prompts, END, self.device)
+        narrow = self.device.type == "cuda"
+        module = copy.deepcopy(self.module).bfloat16() if narrow else self.module  # autocast would convert the weights for every token
+        size = self.size
+        room = (size.layers, 2, len(prompts), size.heads, given.shape[1] + most, size.width // size.heads)
+        cache = Cache(torch.zeros(room, dtype=torch.bfloat16 if narrow else torch.float32, device=self.device), pads)
+        over = torch.zeros(len(prompts), dtype=torch.bool, device=self.device)
         written: list[Tensor] = []
-        at = 0
         for _ in range(most):
-            with self._narrow():
-                last = self.module(given, cache, at)[:, -1]
-            at += given.shape[1]
+            last = module(given, cache)[:, -1]
             drawn = torch.multinomial(F.softmax(last.float() / temperature, dim=-1), 1).squeeze(1)
             drawn = torch.where(over, torch.full_like(drawn, END), drawn)
             written.append(drawn)

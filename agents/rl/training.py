@@ -225,18 +225,19 @@ class Trainer:
         return samples
 
     def _written(self, turn: int, due: Sequence[tuple[int, dict[str, Any]]]) -> Iterator[tuple[Sample, str]]:
-        """Yields a reply to each pending prompt, together with its episode. Identical prompts in a group are sampled in one batch."""
-        for group in dict.fromkeys(group for group, _ in due):
-            mine = [seen for its, seen in due if its == group]
-            for text in dict.fromkeys(seen["prompt"] for seen in mine):
-                alike = [seen for seen in mine if seen["prompt"] == text]
-                prompt = self.policy.encode(text)
-                if len(prompt) + self.config.most_tokens > self.policy.longest:
-                    wants = f"{len(prompt)} tokens, and {self.config.most_tokens} may be written"
-                    raise CannotTrain(f"a prompt has {wants}: the model sees {self.policy.longest}; lower --most-tokens, or leave the problem out")
-                replies = self.policy.sample(prompt, len(alike), self.config.most_tokens, self.config.temperature)
-                for seen, reply in zip(alike, replies, strict=True):
-                    yield Sample(group, turn, prompt, reply, self.policy.decode(reply), seen["problem"], asked=text), seen["episode_id"]
+        """Yields a reply to each pending prompt, together with its episode. The prompts of a group, or all if they are judged afterwards, are sampled
+        in one batch."""
+        c = self.config
+        for group in dict.fromkeys(0 if c.apart else group for group, _ in due):
+            mine = [(its, seen) for its, seen in due if c.apart or its == group]
+            prompts = [self.policy.encode(seen["prompt"]) for _, seen in mine]
+            longest = max(map(len, prompts))
+            if longest + c.most_tokens > self.policy.longest:
+                wants = f"{longest} tokens, and {c.most_tokens} may be written"
+                raise CannotTrain(f"a prompt has {wants}: the model sees {self.policy.longest}; lower --most-tokens, or leave the problem out")
+            replies = self.policy.sample(prompts, c.most_tokens, c.temperature)
+            for (its, seen), prompt, reply in zip(mine, prompts, replies, strict=True):
+                yield Sample(its, turn, prompt, reply, self.policy.decode(reply), seen["problem"], asked=seen["prompt"]), seen["episode_id"]
 
     def update(self, samples: Sequence[Sample]) -> dict[str, float]:
         """Optimises the clipped objective in several passes over the samples that have an advantage."""

@@ -3,7 +3,7 @@
     python -m bench.rl_arms.corpus --out DATA --count 3600 --against CHECKOUT bench/everyday        on any CPU
     python -m bench.rl_arms.arms supervise --data DATA --out RUN --device cuda:0 --seed 0
     python -m bench.rl_arms.arms reinforce ARM --data DATA --out RUN --device cuda:0 --seed 0       ARM: naive, verdict, rubric
-    python -m bench.rl_arms.arms judge ARM --data DATA --out RUN --device cuda:0 --seed 0           ARM: supervised or one of the above
+    python -m bench.rl_arms.arms judge ARM... --data DATA --out RUN --device cuda:0 --seed 0        ARM: supervised or one of the above
     python -m bench.rl_arms.arms tables RUN... --to FILE
 
 Every command continues where it was interrupted. Policy and judge share the device: while one works, the other waits. The rewards:
@@ -29,7 +29,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -167,42 +167,54 @@ def served(args: argparse.Namespace, tasks: dict[str, str], reward: str, timing:
 
 
 def judge(args: argparse.Namespace) -> int:
-    """Samples programs for the held-out tasks and judges them."""
-    import torch
-
+    """Samples programs for the held-out tasks with each arm's policy, and judges them."""
     from agents.rl.client import EnvironmentClient
 
     held = list(Lines(args.data / "held-out.jsonl"))[: args.tasks]
-    path = args.out / f"judged-{args.arm}.jsonl"
-    written = args.out / f"written-{args.arm}.jsonl"
-    samples = list(Lines(written))
-    if not samples:
-        policy = opened(args, args.arm)
-        torch.manual_seed(args.seed)
-        for line in held:
-            replies = policy.sample(policy.encode(prompt_of(line["task"])), args.samples, MOST_TOKENS, 1.0)
-            samples += [{"task": line["task"], "name": line["name"], "sample": at, "reply": policy.decode(one)} for at, one in enumerate(replies)]
-        for sample in samples:
-            Lines(written).append(sample)
-        del policy
-        torch.cuda.empty_cache()
-    done = {(line["name"], line["sample"]) for line in Lines(path)}
-    due = [sample for sample in samples if (sample["name"], sample["sample"]) not in done]
+    due = []
+    for arm in args.arms:
+        done = {(line["name"], line["sample"]) for line in Lines(args.out / f"judged-{arm}.jsonl")}
+        due += [(arm, sample) for sample in written(args, arm, held) if (sample["name"], sample["sample"]) not in done]
     with served(args, {str(at): line["task"] for at, line in enumerate(held)}, "full", JUDGING_SECONDS) as address, ThreadPoolExecutor(64) as pool:
         client = EnvironmentClient(address)
 
-        def one(sample: dict[str, Any]) -> dict[str, Any]:
+        def one(given: tuple[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
+            arm, sample = given
             program = program_in(sample["reply"])
             (scored,) = client.score([{"task": sample["task"], "program": program}])
-            return {"name": sample["name"], "sample": sample["sample"], "label": label(program), "scored": scored}
+            return arm, {"name": sample["name"], "sample": sample["sample"], "label": label(program), "scored": scored}
 
         begun = time.monotonic()
-        for at, found in enumerate(pool.map(one, due), start=1):
-            Lines(path).append(found)
+        for at, answer in enumerate(as_completed([pool.submit(one, given) for given in due]), start=1):
+            arm, found = answer.result()
+            Lines(args.out / f"judged-{arm}.jsonl").append({**found, "at": round(time.monotonic() - begun, 1)})
             if at % 16 == 0:
                 told(f"{at} of {len(due)} judged in {time.monotonic() - begun:.0f} s")
-    told(json.dumps(figures(args.out, args.arm)))
+    for arm in args.arms:
+        told(json.dumps(figures(args.out, arm)))
     return 0
+
+
+def written(args: argparse.Namespace, arm: str, held: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the programs that an arm's policy writes for the held-out tasks; the same ones again if they have been written before."""
+    import torch
+
+    path = args.out / f"written-{arm}.jsonl"
+    samples = list(Lines(path))
+    if not samples:
+        policy = opened(args, arm)
+        torch.manual_seed(args.seed)
+        for at in range(args.samples):
+            replies = policy.sample([policy.encode(prompt_of(line["task"])) for line in held], MOST_TOKENS, 1.0)
+            samples += [
+                {"task": line["task"], "name": line["name"], "sample": at, "reply": policy.decode(reply)}
+                for line, reply in zip(held, replies, strict=True)
+            ]
+        path.write_text("".join(json.dumps(sample) + "\n" for sample in samples), encoding="utf-8")
+        del policy
+        if args.device.startswith("cuda"):
+            torch.cuda.empty_cache()
+    return samples
 
 
 def figures(out: Path, arm: str) -> dict[str, Any]:
@@ -263,8 +275,10 @@ def main() -> int:
     commands = parser.add_subparsers(required=True)
     for name, act in (("supervise", supervise), ("reinforce", reinforce), ("judge", judge)):
         command = commands.add_parser(name)
-        if name != "supervise":
-            command.add_argument("arm", choices=ARMS if name == "reinforce" else ("supervised", *ARMS))
+        if name == "reinforce":
+            command.add_argument("arm", choices=ARMS)
+        elif name == "judge":
+            command.add_argument("arms", nargs="+", choices=("supervised", *ARMS), metavar="ARM")
         command.add_argument("--data", type=Path, required=True, metavar="DIR")
         command.add_argument("--out", type=Path, required=True, metavar="DIR")
         command.add_argument("--device", default="cuda:0")

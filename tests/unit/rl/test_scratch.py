@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from agents.rl.scratch import END, Pairs, Size, TinyPolicy
+from agents.rl.policy import padded
+from agents.rl.scratch import END, Cache, Pairs, Size, TinyPolicy
 from agents.rl.training import CannotTrain, Config
 
 LINES = "x = torch.relu(x)\nreturn x\n"
@@ -29,16 +30,23 @@ def test_a_line_that_texts_share_is_one_token(pairs, tmp_path):
         Pairs.load(tmp_path / "bad.json")
 
 
-def test_the_cache_changes_no_probability(pairs):
+def test_neither_cache_nor_padding_changes_a_probability(pairs):
     policy = TinyPolicy(SMALL, seed=3, text=pairs)
-    tokens = torch.tensor([policy.encode(LINES + LINES + "abc")] * 2)
-    whole = policy.module(tokens)
-    head = 3
-    room = (2, SMALL.heads, tokens.shape[1], SMALL.width // SMALL.heads)
-    cache = [(torch.empty(room), torch.empty(room)) for _ in range(SMALL.layers)]
-    parts = [policy.module(tokens[:, :head], cache, 0)]
-    parts += [policy.module(tokens[:, at : at + 1], cache, at) for at in range(head, tokens.shape[1])]
-    torch.testing.assert_close(torch.cat(parts, dim=1), whole, rtol=1e-4, atol=1e-5)
+    rows = [policy.encode(LINES + "abc"), policy.encode(LINES + LINES + "abcdef")]
+    tokens, pads = padded(rows, END, policy.device)
+    length = tokens.shape[1]
+    cache = Cache(torch.zeros(SMALL.layers, 2, 2, SMALL.heads, length, SMALL.width // SMALL.heads), pads)
+    parts = [policy.module(tokens[:, :3], cache)] + [policy.module(tokens[:, at : at + 1], cache) for at in range(3, length)]
+    found = torch.cat(parts, dim=1)
+    for row, one, pad in zip(rows, found, pads.tolist(), strict=True):
+        torch.testing.assert_close(one[pad:], policy.module(torch.tensor([row]))[0], rtol=1e-4, atol=1e-5)
+
+
+def test_replies_of_one_batch_belong_to_their_prompts(pairs):
+    """At a low temperature, a reply in a batch is what the prompt alone gives."""
+    policy = TinyPolicy(SMALL, seed=3, text=pairs)
+    prompts = [policy.encode(text) for text in (LINES, "x", LINES + "return")]
+    assert policy.sample(prompts, 6, 1e-6) == [policy.sample([prompt], 6, 1e-6)[0] for prompt in prompts]
 
 
 def test_it_is_saved_with_its_text(pairs, tmp_path):
@@ -46,9 +54,9 @@ def test_it_is_saved_with_its_text(pairs, tmp_path):
     policy.save(tmp_path)
     again = TinyPolicy.load(tmp_path)
     torch.manual_seed(0)
-    written = policy.sample(policy.encode(LINES), 3, 12, 1.0)
+    written = policy.sample([policy.encode(LINES)] * 3, 12, 1.0)
     torch.manual_seed(0)
-    assert again.sample(again.encode(LINES), 3, 12, 1.0) == written and all(len(one) <= 12 for one in written)
+    assert again.sample([again.encode(LINES)] * 3, 12, 1.0) == written and all(len(one) <= 12 for one in written)
 
 
 def test_the_learning_rate_rises_and_falls():

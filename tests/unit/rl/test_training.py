@@ -244,7 +244,7 @@ def test_supervised_training_learns_and_is_merged_and_reinforced_from_there(tmp_
     trainer.policy.save(tmp_path / "weights")
     policy = TinyPolicy.load(tmp_path / "weights")
     torch.manual_seed(0)
-    replies = [policy.decode(one) for one in policy.sample(policy.encode(ASKED["a"]), 8, 6, 0.3)]
+    replies = [policy.decode(one) for one in policy.sample([policy.encode(ASKED["a"])] * 8, 6, 0.3)]
     assert replies.count("aaa") >= 6
 
 
