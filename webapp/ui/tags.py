@@ -5,7 +5,7 @@
 {% speedup value %}              figure with interval; value is {ratio, low, high}, an Interval, or None
 {% speedup value vs="eager" %}   the same with the baseline of the comparison
 {% row_headline run as found %}  headline of a run in a list, input of the next tag
-{% headline found %}             headline speedup of a run or candidate with its baseline, then over eager (webapp/runs/pages/headline.py)
+{% headline found %}             headline speedup of a run or candidate with its baseline, then over eager (webapp/runs/headline.py)
 {% whisker value scale %}        the interval drawn on a common log scale (`scale` from `whisker_scale`)
 {% device_tag "cpu" "AMD ..." %} device on which a number was measured
 {% class_tag "custom" 0.97 %}    program class with the share of its own kernels
@@ -33,8 +33,8 @@ from django.utils.safestring import SafeString, mark_safe
 from webapp.environment import manage_line
 
 if TYPE_CHECKING:
+    from webapp.runs.headline import Headline
     from webapp.runs.models import Run, Verification
-    from webapp.runs.pages.headline import Headline
 
 register = template.Library()
 
@@ -146,7 +146,7 @@ def run_status(run: Run) -> dict[str, Any]:
 @register.simple_tag
 def row_headline(run: Run) -> Headline:
     """Return the headline of a run in a list."""
-    from webapp.runs.pages.headline import of_row  # the app is not loaded yet when this library is imported
+    from webapp.runs.headline import of_row  # the app is not loaded yet when this library is imported
 
     return of_row(run)
 
@@ -154,14 +154,14 @@ def row_headline(run: Run) -> Headline:
 @register.simple_tag
 def verification_headline(row: Verification | None) -> Headline:
     """Return the headline of one verification."""
-    from webapp.runs.pages.headline import of_verification  # as above
+    from webapp.runs.headline import of_verification  # as above
 
     return of_verification(row)
 
 
 @register.inclusion_tag("partials/headline.html")
 def headline(found: Any, brief: bool = False) -> dict[str, Any]:
-    """Show a headline (`runs.pages.headline`).
+    """Show a headline (`runs.headline`).
 
     The headline names the best baseline and gives the speedup over it with its interval. `brief` shows only that figure, for a table.
     """

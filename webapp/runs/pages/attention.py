@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from webapp.accounts.models import Team, User
 from webapp.llm.models import Letter
-from webapp.runs.models import RATIO, Dismissed, Run
+from webapp.runs.models import Dismissed, Run
 
 LATELY = timedelta(days=14)  # older failures and beaten results are not shown
 MOST = 20  # runs shown per reason
@@ -74,7 +74,7 @@ def overtaken(runs: QuerySet[Run]) -> QuerySet[Run]:
         task=OuterRef("task"), team=OuterRef("team"), device_kind=OuterRef("device_kind"), precision=OuterRef("precision"),
         archived_at=None, state="finished", outcome="improved", finished_at__gt=OuterRef("finished_at"),
     ).annotate(low=low)  # fmt: skip
-    return runs.filter(outcome="improved").annotate(ratio=RATIO, high=high).filter(Exists(later.filter(low__gt=OuterRef("high"))))
+    return runs.filter(outcome="improved").annotate(high=high).filter(Exists(later.filter(low__gt=OuterRef("high"))))
 
 
 def _reply(run: Run) -> Asking:

@@ -21,10 +21,9 @@ from webapp.diffs.sides import side_of, side_of_candidate
 from webapp.diffs.table import source_html
 from webapp.diffs.views import Options, choices
 from webapp.diffs.views import diff_context as shared_diff_context
-from webapp.runs import artefacts
+from webapp.runs import artefacts, headline
 from webapp.runs.access import run_for
 from webapp.runs.models import Candidate, Run
-from webapp.runs.pages import headline
 from webapp.runs.pages.counter_rows import counter_rows, not_measured
 from webapp.runs.pages.evidence import chosen_verification, evidence_of
 from webapp.runs.pages.expectations import expectation_of

@@ -20,10 +20,9 @@ from webapp.accounts.access import user_of
 from webapp.accounts.signed_in import Request
 from webapp.llm.models import Profile
 from webapp.review import notices
-from webapp.runs import control
+from webapp.runs import control, headline
 from webapp.runs.access import run_for
 from webapp.runs.models import Run
-from webapp.runs.pages import headline
 from webapp.runs.pages.decisions import decisions_of
 from webapp.runs.pages.views_trace import STRETCH
 from webapp.runs.pages.ways import ways_of
