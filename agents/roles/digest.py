@@ -223,8 +223,8 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
         lines.append(f"No floors by operator: {why}.")
     if any("grouped product" in group.kinds for group in plan.groups):
         lines.append(
-            "A loop over groups (experts) in the reference stands here as operators that do the same: routing orders the rows by group, a grouped "
-            "product multiplies each row by its group's weights, and an index, a division and a sum at an index fetch, assign and return rows."
+            "A loop over groups (experts) in the reference is represented here by operators that do the same: routing orders the rows by group, a "
+            "grouped product multiplies each row by its group's weights, and an index, a division and a sum at an index fetch, assign and return rows."
         )
     if capture is not None and (facts := task_facts(capture)).dependent_steps:
         lines.append(steps_text(facts.dependent_steps, facts.exchanges))
@@ -335,7 +335,7 @@ def untouched_text(attempt: Attempt) -> str:
         said += (
             " It says that the model could not be captured: that held when it was written. The graph behind this plan is captured, so its steps can"
         )
-        said += " be carried out as they stand."
+        said += " be carried out as planned."
     return said
 
 

@@ -42,7 +42,7 @@ class LlmPlanner:
             best = situation.best
             values |= {
                 "plan": "\n\n".join([str(situation.planned.payload.get("summary") or ""), *(told(step, situation) for step in steps_of(situation))]),
-                "outcome": "\n\n".join(filter(None, (situation.outcome or "The search stands still.", spent_text(situation.best)))),
+                "outcome": "\n\n".join(filter(None, (situation.outcome or "The search has stalled.", spent_text(situation.best)))),
                 "taught": taught(situation),
                 "best": best_text(best, situation) if best else "",
             }
@@ -84,7 +84,7 @@ class LlmPlanner:
         try:
             reply = await converse(span, "planner", self.profile, "planner/cross", values, lambda r: read_idea(r, allowed))
         except Unusable as refused:
-            await span.say("planner", f"The two ideas are joined as they stand. {refused.reason}")
+            await span.say("planner", f"The two ideas are joined unchanged. {refused.reason}")
             return Idea(
                 f"{first.title}; {second.title}"[:120],
                 f"{first.text}\n\nTogether with: {second.text}"[:4000],
