@@ -223,8 +223,8 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
         lines.append(f"No floors by operator: {why}.")
     if any("grouped product" in group.kinds for group in plan.groups):
         lines.append(
-            "A loop over groups (experts) in the reference is represented here by operators that do the same: routing orders the rows by group, a "
-            "grouped product multiplies each row by its group's weights, and an index, a division and a sum at an index fetch, assign and return rows."
+            "A loop over groups (experts) in the reference is shown here as operators that do the same: routing orders the rows by group, a grouped "
+            "product multiplies each row by its group's weights, and an index, a division and a sum at an index fetch, assign and return rows."
         )
     if capture is not None and (facts := task_facts(capture)).dependent_steps:
         lines.append(steps_text(facts.dependent_steps, facts.exchanges))

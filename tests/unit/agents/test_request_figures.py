@@ -235,7 +235,7 @@ def test_a_program_that_others_left_no_memory_is_tried_once_more():
 
 
 def test_a_loop_over_experts_is_said_to_stand_as_other_operators():
-    assert "A loop over groups (experts) in the reference is represented here" in digest.floors_text(
+    assert "A loop over groups (experts) in the reference is shown here" in digest.floors_text(
         compiled(group("g1", ["grouped product"], 1)), situation()
     )
     assert "A loop over groups" not in digest.floors_text(compiled(group("g1", ["linear"], 1)), situation())

@@ -1,5 +1,5 @@
-"""The texts that people and models read: in templates, in the pages' modules, in messages and in prompts, each with its location. Comments and docstrings
-are excluded, because only developers read them."""
+"""The texts that people and models read: in templates, in the pages' modules, in messages and in prompts, each with its location. Comments and
+docstrings are excluded, because only developers read them."""
 
 from __future__ import annotations
 
