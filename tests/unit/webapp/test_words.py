@@ -61,7 +61,7 @@ COUNTED = (
 
 
 def test_numbers_agree_with_their_nouns():
-    """`counted` says "1 run" and "2 runs" (webapp/ui/tags.py, static/js/lib/words.js); a fixed limit may stand before a plural."""
+    """`counted` says "1 run" and "2 runs" (webapp/ui/figures.py, static/js/lib/words.js); a fixed limit may stand before a plural."""
     pattern = re.compile(rf"(?<!at most )(?<!than )(?<!first )(?<! to )(?<!Submit )◦ (?:{COUNTED})\b(?! programs)")
     found = [str(text) for text in texts() if text.file.startswith(("templates/", "static/")) and pattern.search(text.text)]
     assert not found, "\n".join(found)

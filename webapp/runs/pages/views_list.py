@@ -27,7 +27,7 @@ from webapp.runs.pages.attention import asking
 from webapp.runs.pages.census import STATES, Census
 from webapp.runs.pages.listing import PAGE_SIZE, Listing, page_of, team_runs
 from webapp.runs.pages.views_ticked import back
-from webapp.ui.tags import plain
+from webapp.ui.figures import plain
 
 LABELS = {
     "result": "Result",
