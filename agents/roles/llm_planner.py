@@ -12,7 +12,7 @@ from agents.events import MAX_PAYLOAD_BYTES
 from agents.floor import floor_of_task, operations
 from agents.llm.messages import Reply
 from agents.memory import Memory, recall
-from agents.roles import digest, measured, of_reference
+from agents.roles import digest, measured, of_device, of_kernels, of_reference
 from agents.roles.compiled import Compiled
 from agents.roles.exchange import converse, notes_for
 from agents.roles.host_cost import spent_text
@@ -131,7 +131,7 @@ class LlmPlanner:
         language = digest.language_of(situation.settings)
         return {
             "task": digest.task_text(situation),
-            "device": digest.device_text(compiled.figures),
+            "device": of_device.device_text(compiled.figures),
             "reference": digest.reference_text(situation),
             "profile": of_reference.profile_text(situation.reference, measured.eager_ms(situation)),
             "floors": digest.floors_text(compiled, situation),
@@ -204,7 +204,7 @@ def best_text(best: Attempt, situation: Situation) -> str:
     """Return the best program with its measurements, and the changes to it that yielded no gain."""
     parts = [
         measured.measured_text(best, situation),
-        measured.resources_text(best, situation.planned.data.figures if situation.plan is not None else None),
+        of_kernels.resources_text(best, situation.planned.data.figures if situation.plan is not None else None),
         digest.shown_text(digest.shown_program(best), edits=False),
     ]
     lost = measured.lost_text(best, situation)
