@@ -38,7 +38,7 @@ export function placeOf(row) {
   return { anchor, label: `line ${line} of ${program(of)}`, quote: text };
 }
 
-/** @param {import("./ranges.js").Range} range */
+/** @param {TimelineRange} range */
 export function placeOfRange({ sha, start_ns, end_ns, rows }) {
   return { anchor: { kind: "range", sha, start_ns, end_ns, rows: (rows ?? []).slice(0, 64).map((row) => String(row).slice(0, 200)) }, label: `${duration(end_ns - start_ns)} of the timeline`, quote: "" };
 }

@@ -3,13 +3,11 @@
 import { h, setText } from "../js/run/dom.js";
 import { duration, placeOfRange } from "./places.js";
 
-/** @typedef {{ sha: string, start_ns: number, end_ns: number, rows?: string[] }} Range */
-
 export class Ranges {
   constructor({ store, writes, open, comment }) {
     this.store = store;
     this.comment = comment;
-    this.range = /** @type {Range | null} */ (null);
+    this.range = /** @type {TimelineRange | null} */ (null);
     document.addEventListener("timeline:mark", (/** @type {CustomEvent<{ id: string }>} */ { detail }) => open(Number(detail.id)));
     store.addEventListener("change", () => this.mark());
     new MutationObserver((changes) => changes.some((change) => [...change.addedNodes].some((node) => node instanceof Element && (node.matches(".timeline-box") || node.querySelector(".timeline-box")))) && this.mark()).observe(document.getElementById("main"), { childList: true, subtree: true });
@@ -17,7 +15,7 @@ export class Ranges {
       this.words = h("span", null);
       this.offer = h("div", { class: "review-range", role: "status", hidden: true }, this.words, h("button", { type: "button", class: "button primary small", title: "c", onclick: () => this.take() }, "Comment on it"), h("button", { type: "button", class: "button quiet small icon", "aria-label": "Not now", onclick: () => this.drop() }, "✕"));
       document.body.append(this.offer);
-      document.addEventListener("timeline:range", (/** @type {CustomEvent<Range>} */ { detail }) => this.measured(detail));
+      document.addEventListener("timeline:range", (/** @type {CustomEvent<TimelineRange>} */ { detail }) => this.measured(detail));
     }
     this.mark();
   }

@@ -7,7 +7,7 @@ import { shownCandidate } from "./places.js";
 const OPENS_MS = 4000;
 
 const onRunPage = () => Boolean(document.getElementById("run"));
-/** @typedef {HTMLElement & { timeline?: import("../js/timeline/view.js").TimelineView }} TimelineBox */
+/** @typedef {HTMLElement & { timeline?: TimelineView }} TimelineBox */
 
 const timelineOf = (sha) => [.../** @type {NodeListOf<TimelineBox>} */ (document.querySelectorAll(".timeline-box"))].find((box) => box.timeline?.lanes?.some((lane) => lane.sha === sha));
 

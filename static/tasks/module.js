@@ -15,9 +15,9 @@ export function replaced(before, after) {
 /** @typedef {HTMLInputElement | HTMLSelectElement} Field */
 
 /**
- * @param {import("./source.js").SourceForm} form
+ * @param {SourceForm} form
  * @param {HTMLElement} panel
- * @param {import("./source.js").Editor} editor
+ * @param {SourceEditor} editor
  * @param {(names: string[]) => void} [onMissing] - called with the names of the empty fields, or with none if the source is already a task
  */
 export function attachModuleForm(form, panel, editor, onMissing = () => {}) {

@@ -7,17 +7,9 @@ import { counted } from "../js/lib/words.js";
 const SETTLE_MS = 300; // delay after the last key press before a request is sent
 
 /**
- * @typedef {HTMLFormElement & { elements: HTMLFormControlsCollection & {
- *   csrfmiddlewaretoken: HTMLInputElement, title?: HTMLInputElement, task_sha?: HTMLInputElement } }} SourceForm
- * @typedef {ReturnType<typeof attachEditor>} Editor
- * @typedef {{ ok: boolean, problems: object[], sha?: string, module?: string[], arguments?: object, written?: boolean }} Checked - the response of
- *   /submit/check
- */
-
-/**
  * @param {SourceForm} form
  * @param {HTMLElement} panel
- * @param {{ onChecked?: (answer: Checked, source: string) => void, onChange?: () => void }} [told] - `onChecked` is called with the response of
+ * @param {{ onChecked?: (answer: CheckedSource, source: string) => void, onChange?: () => void }} [told] - `onChecked` is called with the response of
  *   /submit/check for the text in the editor.
  */
 export function attachSource(form, panel, { onChecked = () => {}, onChange = () => {} } = {}) {

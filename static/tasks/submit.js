@@ -7,7 +7,7 @@ import { attachModuleForm } from "./module.js";
 import { attachSource } from "./source.js";
 import { attachTryOut } from "./tryout.js";
 
-const form = /** @type {import("./source.js").SourceForm} */ (document.querySelector("form.submit"));
+const form = /** @type {SourceForm} */ (document.querySelector("form.submit"));
 const button = form.querySelector(".submit-button");
 const ready = button.textContent;
 const editors = {};

@@ -3,9 +3,9 @@
 const PAUSE_MS = 1500;
 
 /**
- * @param {import("./source.js").SourceForm} form
+ * @param {SourceForm} form
  * @param {HTMLElement} panel
- * @param {import("./source.js").Editor} editor
+ * @param {SourceEditor} editor
  * @returns {{ ask(source: string): void, clear(): void }}
  */
 export function attachTryOut(form, panel, editor) {

@@ -4,8 +4,6 @@ import { shortcut } from "../lib/keys.js";
 
 const STEP = 1.25;
 
-/** @typedef {import("./view.js").TimelineView} TimelineView */
-
 /** @type {[key: string, what: string, action: (box: TimelineView) => void][]} */
 const KEYS = [
   ["w", "zoom in", (box) => box.zoom(1 / STEP, box.pointed())],
