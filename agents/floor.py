@@ -119,7 +119,7 @@ def steps_text(dependent_steps: int, exchanges: int = 1) -> str:
             "It counts bytes and products alone, in this arithmetic and as the task's operators stand (a cheaper split or less work goes below it): "
             "no latency, no launches, no transcendental functions."
         )
-    several = f"each has up to {exchanges} exchanges (its products and reductions, one after another), each of which costs"
+    several = f"each has up to {exchanges} exchanges (its products and reductions, one after another), and each exchange costs"
     each = "each costs" if exchanges == 1 else several
     fewer = "" if exchanges == 1 else " A block that computes a reduction for itself from what it receives anyway needs fewer."
     return (

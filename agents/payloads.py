@@ -453,7 +453,7 @@ class DiagnosisMade(Payload):
     text: Annotated[str, says("a paragraph")] = ""
     grade: Annotated[str, says("how good the evidence is")] = ""
     faults: Annotated[list[dict[str, Any]], says("causes, most expensive first")] = []
-    methods: Annotated[list[str], says("strategies that the catalogue allows, in order")] = []
+    methods: Annotated[list[str], says("applicable strategies of the catalogue, in order")] = []
     groups: Annotated[dict[str, Number], says("milliseconds per call in each step's kernels; absent if unknown")] = {}
     documents: Annotated[list[DocumentRef], says("passages that the diagnosis used; absent if there are none")] = []
 

@@ -117,7 +117,7 @@ def _search(command: argparse.ArgumentParser) -> None:
     command.add_argument("--target", type=_factor, metavar="X", help="stop at this lower bound of the speedup")
     several = f"{', '.join(PARALLEL[:-1])} and {PARALLEL[-1]}"
     command.add_argument("--workers", type=int, default=4, metavar="N", help=f"branches at once in {several}, 1 to 16 (default 4)")
-    command.add_argument("--review-plan", action="store_true", help="pause after the plan until somebody has read it")
+    command.add_argument("--review-plan", action="store_true", help="pause after the plan until someone has read it")
     limits = command.add_argument_group("budget")
     limits.add_argument("--candidates", type=int, default=USUAL["candidates"], help="programs (default %(default)g)")
     limits.add_argument("--calls", type=int, help="calls of models")

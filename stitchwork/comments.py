@@ -62,7 +62,7 @@ def _place(options: argparse.Namespace) -> Json:
             raise NoPlace("one place at a time: --event, or --candidate with or without --line")
         return {"kind": "event", "seq": options.event}
     if options.line is not None and options.candidate is None:
-        raise NoPlace("--line needs --candidate: a line stands in a candidate's program")
+        raise NoPlace("--line needs --candidate: a line belongs to a candidate's program")
     if options.candidate is None:
         return {"kind": "run"}
     line = {"kind": "line", "line": options.line} if options.line is not None else {"kind": "candidate"}

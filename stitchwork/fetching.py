@@ -101,7 +101,7 @@ def _fetch_artefacts(api: Api, run: str, folder: Path, say: Callable[[str], None
             continue
         data = api.content(f"/runs/{run}/artefacts/{sha}")
         if hashlib.sha256(data).hexdigest() != sha:
-            raise Damaged(f"artefact {sha} came damaged: try again")
+            raise Damaged(f"artefact {sha} was damaged in transit: try again")
         draft = path.with_suffix(".part")
         draft.write_bytes(data)
         draft.replace(path)

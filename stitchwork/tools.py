@@ -140,7 +140,7 @@ class Tools:
             raise ToolError(f"the program has {len(source):,} characters, too many for an answer: `stitchwork fetch {run}` writes it to a file")
         return source
 
-    async def list_runs(self, ctx: Context, words: Annotated[str, Field(description="Of the title or the task; empty: all.")] = "") -> str:
+    async def list_runs(self, ctx: Context, words: Annotated[str, Field(description="Words of the title or the task; empty: all runs.")] = "") -> str:
         """List the team's latest runs."""
         async with self._api(ctx) as api:
             rows = (await _asked(api.get("/runs", q=words, limit=20)))["runs"]

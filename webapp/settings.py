@@ -99,7 +99,7 @@ TEMPLATES = [
                 "webapp.ui.context.frame",
                 "webapp.accounts.context.accounts",
             ],
-            "builtins": ["webapp.ui.tags", "webapp.ui.glossary"],
+            "builtins": ["webapp.ui.tags", "webapp.ui.figures", "webapp.ui.glossary"],
         },
     }
 ]

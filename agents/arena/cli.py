@@ -24,7 +24,7 @@ T = TypeVar("T")
 LANDSCAPE = "landscape"
 EPILOG = """exit codes:
   0    every run has ended    2    bad arguments, or a directory that cannot be used
-  5    a run stands still for want of a model: continue with --resume    130  interrupted: continue with --resume
+  5    a run waits for a model: continue with --resume    130  interrupted: continue with --resume
 
 A landscape is a table of measured programs (bench/landscapes.py); on it a model of a stated quality is played, and a run takes milliseconds:
   python -m agents arena --suite landscape:bench/results/landscapes-h200.json --workflows stitch,random --seeds 1-1000 --out DIR"""

@@ -146,7 +146,7 @@ def read_cassette(path: Path) -> list[Exchange]:
             raise ModelFailure("configuration", message, "remove that line, or record again") from None
         if exchange.v != VERSION:
             message = f"line {number} of the recording {path} is of version {exchange.v}, not {VERSION}"
-            raise ModelFailure("configuration", message, "record anew")
+            raise ModelFailure("configuration", message, "record it again")
         exchanges.append(exchange)
     return exchanges
 

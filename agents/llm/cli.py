@@ -21,7 +21,8 @@ from agents.llm.models import Models, open_models
 from agents.llm.profiles import ServerProfile
 
 FAILED, USAGE = 1, 2
-CHECK_EPILOG = """exit codes: 0 every tested profile works    1  one does not    2  no profiles, a file that cannot be used, or an unknown name"""
+CHECK_EPILOG = """exit codes:
+  0  every tested profile works    1  a tested profile fails    2  no profiles, a file that cannot be used, or an unknown name"""
 
 REPLAY_EPILOG = """exit codes:
   0  the same, event for event    1  it differs; the first difference is shown    2  not a run that can be replayed"""

@@ -5,26 +5,22 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from agents.diagnosis import Cause, Diagnosis, Evidence
 from agents.floor import UNITS, faster, fastest, floor_of_group, floor_of_step, floor_of_task, size, steps_text
 from agents.ports import Passage
 from agents.roles.compiled import Compiled
 from agents.roles.edits import folded
 from agents.roles.measured import eager_text, step_floor, verdict_text
-from agents.roles.names import short_name
 from agents.roles.prompts import fenced
 from agents.roles.shortening import Shortened, shortened
-from agents.roles.situation import Advice, Attempt, Idea, Situation
+from agents.roles.situation import Attempt, Idea, Situation
 from agents.settings import Settings
 from agents.strategies import CATALOGUE, Facts, Strategy, by_name
-from compiler import DeviceFigures, Group
+from compiler import Group
 from compiler.graph.network import Network
 from compiler.graph.values import refs
-from verifier.build.raw import CUDA_FLAGS
-from verifier.profiling.diagnosing.defects import BY_LITTLE
 from verifier.profiling.diagnosing.task_facts import task_facts
 from verifier.profiling.own_kernels import base_name
 from verifier.task import Admission, TensorSpec
@@ -33,14 +29,6 @@ MOST_GROUPS = 24  # maximum number of groups, or of kinds of equal groups
 MOST_KINDS = 20  # maximum number of operators listed for a group in the floors
 EXPLAINED = 8  # maximum number of operators listed to describe what a group computes
 FEW = 8  # maximum number of names listed in full
-MEASURED = ("time a call", "time over floor", "share of ")  # already shown next to a diagnosis, so not repeated
-SAID_IN_TEXT = {  # evidence that the bottleneck class's sentence already includes
-    "memory": ("least traffic,",), "compute": ("the task's arithmetic,",), "latency": ("least traffic,", "the task's arithmetic,"),
-}  # fmt: skip
-GRADES = {"counters": "counters", "timeline": "a timeline", "static": "compiled code and the clock"}
-SHOWN_EVIDENCE = 4  # maximum number of lines of a diagnosis; more figures lead to worse decisions (KernelPro)
-GPCS, GPC_UNITS = 8, 18  # graphics processing clusters of a GH100, and multiprocessors of a complete one (NVIDIA H100 whitepaper, figure 6)
-CLUSTER_BLOCKS = (2, 4, 8, 16)
 LANGUAGES = {"cuda": "CUDA C++", "triton": "Triton", "cpp": "C++ with OpenMP, on the CPU"}
 NOT_CAPTURED = "the model could not be captured"  # in the header of a program that the compiler left to PyTorch
 MODES = {
@@ -116,89 +104,6 @@ def own_error(admission: Admission) -> list[str]:
     return [f"{said}."]
 
 
-def cache_rate(figures: DeviceFigures) -> str:
-    return f", {figures.cache_gbs:,.0f} GB/s by a plain copy within it" if figures.cache_gbs else ""
-
-
-def device_text(figures: DeviceFigures) -> str:
-    cpu = figures.kind == "cpu"
-    capability = " of compute capability {}.{}".format(*figures.capability) if figures.capability else ""
-    return "\n".join(
-        [
-            f"- {figures.name}, {figures.units} {'threads' if cpu else 'multiprocessors'}{capability}",
-            f"- memory: {figures.bandwidth_gbs:.0f} GB/s, reads and writes together",
-            f"- arithmetic: {figures.fp32_gflops:.0f} GFLOP/s on fp32 units{tensor_cores(figures)}",
-            f"- cache shared by all: {size(figures.cache_bytes)}{cache_rate(figures)}; "
-            + (
-                f"L2 of a core: {size(figures.unit_cache_bytes)}"
-                if cpu
-                else f"shared memory: at most {figures.unit_cache_bytes:,} bytes a block; a multiprocessor reads 128 bytes of it a clock (32 banks)"
-            ),
-            f"- one {'parallel region' if cpu else 'kernel launch'}: about {figures.launch_us:g} us",
-            *(
-                [
-                    "- a multiprocessor has 65,536 registers; a block at most 1,024 threads, and 48 kB of shared memory unless cudaFuncSetAttribute "
-                    f"raises that{clusters(figures)}"
-                ]
-                if not cpu
-                else []
-            ),
-            *([] if cpu else [f"- device code is built by nvcc {' '.join(CUDA_FLAGS[:2])} -arch={arch_text(figures)}"]),
-        ]
-    )
-
-
-def clusters(figures: DeviceFigures) -> str:
-    """Describes thread block clusters if the device supports them, with the number that its processing clusters can hold at most."""
-    if figures.capability is None or figures.capability < (9, 0):
-        return ""
-    said = "; clusters have up to 8 blocks (16 where the kernel allows sizes that are not portable), which read each other's shared memory"
-    if figures.capability != (9, 0):
-        return said
-    most = ", ".join(f"{min(GPCS * (GPC_UNITS // blocks), figures.units // blocks)} of {blocks}" for blocks in CLUSTER_BLOCKS)
-    return (
-        f"{said}. Clusters resident at once, where a block takes a whole multiprocessor: at most {most} blocks, because a cluster lies within one of "
-        f"{GPCS} groups of at most {GPC_UNITS} multiprocessors (NVIDIA's H100 whitepaper); how many are enabled in each group differs from device to "
-        "device, so let the host ask cudaOccupancyMaxActiveClusters and launch no more where clusters wait for each other"
-    )
-
-
-def tensor_cores(figures: DeviceFigures) -> str:
-    """Returns the throughput of matrix products on tensor cores, or "" if the device has none or the rates are unknown."""
-    said = []
-    if figures.tf32_gflops > figures.fp32_gflops:
-        said.append(f"TF32 {figures.tf32_gflops:.0f} GFLOP/s, and so {figures.gflops('3xtf32'):.0f} where an fp32 product is three of TF32")
-    if figures.half_gflops > figures.fp32_gflops:
-        said.append(f"bf16 and fp16 {figures.half_gflops:.0f} GFLOP/s")
-    if figures.half_gflops > figures.fp32_gflops:
-        said.append(f"an fp32 product as six of bf16 (three parts an operand) {figures.half_gflops / 6:.0f}")
-        said.append(
-            f"as three of bf16, where one operand is exact in bf16 or 16 bits of each are enough, "
-            f"or of fp16, after exact scaling by powers of two (22 bits of each), {figures.half_gflops / 3:.0f}"
-        )
-    reached = "dense, as a large product reaches them"
-    if figures.capability is not None and figures.capability[0] == 9:
-        # 194 and 164 TFLOP/s of TF32 at 60 and 51 % of the pipe on an H100; a mean of 63 % of the peak in arXiv 2402.13499, section 4
-        reached += ", by wgmma; mma.sync reaches about four fifths of them at most, with its pipe 100 % busy"
-    return f"; products on tensor cores: {'; '.join(said)} ({reached})" if said else ""
-
-
-def arch_text(figures: DeviceFigures) -> str:
-    """Returns the target architecture for device code, and the features that it lacks."""
-    if figures.capability is None:
-        return "native, without fast-math; further flags are the third argument of `stitch_build`"
-    major, minor = figures.capability
-    plain = f"sm_{major}{minor}, without fast-math (`-use_fast_math` is off: `expf`, division and square root are the accurate ones)"
-    if major < 9:
-        return f"{plain}; further flags are the third argument of `stitch_build`"
-    name = f"{major}{minor}a"
-    return (
-        f"{plain}. That is not `sm_{name}`: for instructions of `sm_{name}` alone (such as wgmma) pass "
-        f'`["-gencode=arch=compute_{name},code=sm_{name}"]` as the third argument of `stitch_build`, and put them behind '
-        f"`#if defined(__CUDA_ARCH_FEAT_SM{major}{minor}_ALL)`, since the code is compiled for plain compute_{major}{minor} as well"
-    )
-
-
 def reference_text(situation: Situation) -> str:
     """Returns the task's source. If its model uses classes of a library, their code as installed on the verifier's host is included."""
     library = situation.capture.library if situation.capture is not None else {}
@@ -223,7 +128,7 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
         lines.append(f"No floors by operator: {why}.")
     if any("grouped product" in group.kinds for group in plan.groups):
         lines.append(
-            "A loop over groups (experts) in the reference stands here as operators that do the same: routing orders the rows by group, a grouped "
+            "A loop over groups (experts) in the reference is shown here as operators that do the same: routing orders the rows by group, a grouped "
             "product multiplies each row by its group's weights, and an index, a division and a sum at an index fetch, assign and return rows."
         )
     if capture is not None and (facts := task_facts(capture)).dependent_steps:
@@ -335,7 +240,7 @@ def untouched_text(attempt: Attempt) -> str:
         said += (
             " It says that the model could not be captured: that held when it was written. The graph behind this plan is captured, so its steps can"
         )
-        said += " be carried out as they stand."
+        said += " be carried out as planned."
     return said
 
 
@@ -407,52 +312,6 @@ def shown_text(shown: Shortened, edits: bool = True) -> str:
     """Returns the program as shown to a model. `edits`: whether the reader will edit the program or only read it."""
     text = fenced(shown.text, "python")
     return f"{shown.note(edits)}\n\n{text}" if shown.bodies else text
-
-
-def diagnosis_text(found: Diagnosis, advice: Advice | None = None) -> str:
-    if found.bottleneck == "defect":
-        name = "rounding beyond the bound, or a small defect" if found.text.startswith(BY_LITTLE) else "defect"
-        lines = [f"Class: {name}. {_without_message(found)}".strip()]
-    else:
-        lines = [f"Class: {found.bottleneck} (known from {GRADES[found.grade]}). {found.text}".strip()]
-        said = (*MEASURED, *SAID_IN_TEXT.get(found.bottleneck, ()))
-        telling = [evidence for evidence in found.evidence if not evidence.figure.startswith(said)]
-        lines += [f"- {evidence_line(evidence)}" for evidence in telling[:SHOWN_EVIDENCE]]
-        lines += _further(found)
-    if advice is not None and advice.reason:
-        lines.append(f"Verifier: {advice.reason}")
-    return "\n".join(lines)
-
-
-def _without_message(found: Diagnosis) -> str:
-    """Returns a defect's text without the verdict's message, because every prompt about a failed program already includes that message as
-    evidence."""
-    message = next((evidence.means for evidence in found.evidence if evidence.figure == "status"), "")
-    return " ".join(found.text.replace(message, " ").split()) if message else found.text
-
-
-def _further(found: Diagnosis) -> Iterator[str]:
-    """Yields the faults that the bottleneck class's sentence omits, because remedies for them are offered too. Kernels with the same fault share a
-    line."""
-    time_us = next((evidence.value for evidence in found.evidence if evidence.figure == "time a call"), None)
-    if not isinstance(time_us, (int, float)) or not time_us:
-        return
-    together: dict[str, list[Cause]] = {}
-    for cause in found.faults:
-        if cause.says not in found.text:
-            together.setdefault(cause.says, []).append(cause)
-    for says, causes in together.items():
-        where = ", ".join(short_name(cause.kernel) for cause in causes if cause.kernel)
-        costs = ", ".join(f"{100 * cause.lost_us / time_us:.0f} %" for cause in causes)
-        yield f"- also, about {costs} of the call{f', in {where}' if where else ''}: {says}"
-
-
-def evidence_line(evidence: Evidence) -> str:
-    value = evidence.value
-    if not isinstance(value, str):
-        value = f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
-    unit = f" {evidence.unit}" if evidence.unit else ""
-    return f"{evidence.figure}: {value}{unit}" + (f" ({evidence.means})" if evidence.means else "")
 
 
 def idea_text(idea: Idea, attempt: Attempt | None = None) -> str:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from agents.llm.messages import Reply
 from agents.memory import Memory, recall
 from agents.memory.within import ancestors
-from agents.roles import digest, measured, source_knobs, steps
+from agents.roles import digest, measured, of_device, of_diagnosis, of_kernels, source_knobs, steps
 from agents.roles.best_program import best_text
 from agents.roles.compiled import Compiled
 from agents.roles.edits import Written, author_of, read_program, signed, unsigned
@@ -167,7 +167,7 @@ class LlmCoder:
         source = parent.edit.source if parent else ""
         return {
             "task": digest.task_text(situation),
-            "device": digest.device_text(compiled.figures),
+            "device": of_device.device_text(compiled.figures),
             "reference": digest.reference_text(situation),
             "plan": digest.plan_text(situation.planned.payload),
             "step": self._step(situation, parent),
@@ -178,8 +178,8 @@ class LlmCoder:
             "strategy_names": ", ".join(names_for(settings)),
             "evidence": tried_text(failed) if failed else "",
             "best": best_text(situation) if failed else "",
-            "resources": measured.resources_text(parent, compiled.figures) if parent else "",
-            "diagnosis": digest.diagnosis_text(advice.base or advice.diagnosis, None if ordered(advice) else advice) if advice else "",
+            "resources": of_kernels.resources_text(parent, compiled.figures) if parent else "",
+            "diagnosis": of_diagnosis.diagnosis_text(advice.base or advice.diagnosis, None if ordered(advice) else advice) if advice else "",
             "taught": Memory.of(situation).digest("coder", failed.number if failed else None) if situation.attempts else "",
             "refusals": "\n".join(f"- {reason}" for reason in situation.refusals[-SHOWN_REFUSALS:]),
             "language_rules": part(f"language_{digest.language_of(settings)}"),

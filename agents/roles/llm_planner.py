@@ -12,7 +12,7 @@ from agents.events import MAX_PAYLOAD_BYTES
 from agents.floor import floor_of_task, operations
 from agents.llm.messages import Reply
 from agents.memory import Memory, recall
-from agents.roles import digest, measured, of_reference
+from agents.roles import digest, measured, of_device, of_kernels, of_reference
 from agents.roles.compiled import Compiled
 from agents.roles.exchange import converse, notes_for
 from agents.roles.host_cost import spent_text
@@ -42,7 +42,7 @@ class LlmPlanner:
             best = situation.best
             values |= {
                 "plan": "\n\n".join([str(situation.planned.payload.get("summary") or ""), *(told(step, situation) for step in steps_of(situation))]),
-                "outcome": "\n\n".join(filter(None, (situation.outcome or "The search stands still.", spent_text(situation.best)))),
+                "outcome": "\n\n".join(filter(None, (situation.outcome or "The search has stalled.", spent_text(situation.best)))),
                 "taught": taught(situation),
                 "best": best_text(best, situation) if best else "",
             }
@@ -84,7 +84,7 @@ class LlmPlanner:
         try:
             reply = await converse(span, "planner", self.profile, "planner/cross", values, lambda r: read_idea(r, allowed))
         except Unusable as refused:
-            await span.say("planner", f"The two ideas are joined as they stand. {refused.reason}")
+            await span.say("planner", f"The two ideas are joined unchanged. {refused.reason}")
             return Idea(
                 f"{first.title}; {second.title}"[:120],
                 f"{first.text}\n\nTogether with: {second.text}"[:4000],
@@ -131,7 +131,7 @@ class LlmPlanner:
         language = digest.language_of(situation.settings)
         return {
             "task": digest.task_text(situation),
-            "device": digest.device_text(compiled.figures),
+            "device": of_device.device_text(compiled.figures),
             "reference": digest.reference_text(situation),
             "profile": of_reference.profile_text(situation.reference, measured.eager_ms(situation)),
             "floors": digest.floors_text(compiled, situation),
@@ -204,7 +204,7 @@ def best_text(best: Attempt, situation: Situation) -> str:
     """Return the best program with its measurements, and the changes to it that yielded no gain."""
     parts = [
         measured.measured_text(best, situation),
-        measured.resources_text(best, situation.planned.data.figures if situation.plan is not None else None),
+        of_kernels.resources_text(best, situation.planned.data.figures if situation.plan is not None else None),
         digest.shown_text(digest.shown_program(best), edits=False),
     ]
     lost = measured.lost_text(best, situation)

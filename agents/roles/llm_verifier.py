@@ -11,7 +11,7 @@ from agents.knowledge import look_up
 from agents.llm.messages import Reply
 from agents.memory import Memory
 from agents.ports import Passage
-from agents.roles import digest, measured, steps
+from agents.roles import digest, measured, of_device, of_diagnosis, of_kernels, steps
 from agents.roles.best_program import best_text
 from agents.roles.compiled import Compiled
 from agents.roles.evidence import tried_text
@@ -61,7 +61,7 @@ class LlmVerifier:
         values, passages = await self._values(span, situation, attempt, query)
         values |= {
             "evidence": tried_text(attempt),
-            "diagnosis": digest.diagnosis_text(ruled.diagnosis),
+            "diagnosis": of_diagnosis.diagnosis_text(ruled.diagnosis),
             "best": best_text(situation),
             "precision_rules": part(f"precision_{situation.settings.precision.replace('-', '_')}"),
             "routes": f"{', '.join(routes)}. {left_text(span.run.settings, attempt, routes)}",
@@ -86,10 +86,10 @@ class LlmVerifier:
         values, passages = await self._values(span, situation, best, query)
         values |= {
             "measured": measured.measured_text(best, situation),
-            "resources": measured.resources_text(best, situation.planned.data.figures),
+            "resources": of_kernels.resources_text(best, situation.planned.data.figures),
             "lost": measured.lost_text(best, situation),
             "next_step": digest.step_text(steps.following(situation), situation.planned.data),
-            "diagnosis": digest.diagnosis_text(of_best),
+            "diagnosis": of_diagnosis.diagnosis_text(of_best),
             "methods": methods_text(offered, {*named_in(best.edit.source), *refinable(situation)}),
             "precision_rules": part(f"precision_{situation.settings.precision.replace('-', '_')}"),
             "routes": f"{', '.join(routes)}. {left_text(span.run.settings, attempt, routes)}",
@@ -134,7 +134,7 @@ class LlmVerifier:
         passages = await look_up(span, query, PASSAGES)
         values = {
             "task": digest.task_text(situation),
-            "device": digest.device_text(compiled.figures),
+            "device": of_device.device_text(compiled.figures),
             "reference": digest.reference_text(situation),
             "plan": "\n\n".join(filter(None, (digest.plan_text(situation.planned.payload), digest.untouched_text(attempt)))),
             "step": digest.step_text(situation.step, compiled),

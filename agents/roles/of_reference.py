@@ -5,8 +5,8 @@ from __future__ import annotations
 from agents.diagnosis import task_structure
 from agents.roles.compiled import Compiled
 from agents.roles.host_cost import at_call_time
-from agents.roles.measured import TOP_KERNELS
 from agents.roles.names import short_name
+from agents.roles.of_kernels import TOP_KERNELS
 from agents.roles.situation import Situation
 from agents.strategies import Facts
 from compiler.planning.cost import duration

@@ -73,7 +73,7 @@ class Shortened:
             return f"{what} each; the Coder can name, keep, remove or rewrite them."
         return (
             f"{what} a helper, or for the kernels of the host function NAME and for that function, and is replaced by them before the program is "
-            "built. Keep the line where they stay, in a whole file too; remove the line to remove them, or write your own in its place."
+            "built. Keep the line where they stay, in a whole file too; remove the line to remove them, or replace it with your own."
         )
 
 

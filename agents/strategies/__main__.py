@@ -11,7 +11,7 @@ INTRODUCTION = """# Strategies
 
 <!-- Made by `python -m agents.strategies > docs/reference/strategies.md`; a test keeps it current. Change agents/strategies/ instead. -->
 
-{count} ways to make a program faster, in {families} families. Planners choose from them, a diagnosis may recommend only those that its rules allow,
+{count} ways to make a program faster, in {families} families. Planners choose from them, a diagnosis may recommend only those listed in its rules,
 and the built-in compiler applies some of them. A ledger records the expected and the measured gain of each (the page *Knowledge > Strategies*).
 Before a search that has reached a plateau gives up, it tries families other than those that gained nothing.
 

@@ -89,6 +89,8 @@ def copy_runs(template, count: int, events: int) -> None:
             outcome="CASE WHEN c.n %% 400 = 0 THEN '' ELSE (%(outcomes)s::text[])[1 + c.n %% 6] END",
             archived_at="CASE WHEN c.n %% 50 = 0 THEN c.at END",
             speedup="jsonb_build_object('ratio', 1 + 3 * c.luck, 'low', 1 + 2.9 * c.luck, 'high', 1 + 3.1 * c.luck)",
+            gain="CASE WHEN c.n %% 400 <> 0 THEN 1 + 2 * c.luck END",
+            headline="CASE WHEN c.n %% 400 = 0 THEN '' ELSE (ARRAY['faster', 'promising', 'none', 'wrong', 'noisy', 'cancelled'])[1 + c.n %% 6] END",
         )  # fmt: skip
         copied.insert(
             "runs_verification", "o.run_id = %(run)s",

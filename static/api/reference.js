@@ -1,3 +1,4 @@
+// @ts-check
 // A link to an operation or object opens its section. All sections open for printing.
 
 function openTarget() {
@@ -10,6 +11,6 @@ function openTarget() {
 
 addEventListener("hashchange", openTarget)
 addEventListener("beforeprint", () => {
-  for (const details of document.querySelectorAll(".api-operation")) details.open = true
+  for (const details of /** @type {NodeListOf<HTMLDetailsElement>} */ (document.querySelectorAll(".api-operation"))) details.open = true
 })
 openTarget()

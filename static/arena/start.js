@@ -1,7 +1,8 @@
+// @ts-check
 // Shows how many runs the ticked tasks, workflows and seeds would start.
 import { counted } from "../js/lib/words.js";
 
-const form = document.querySelector("form.arena-start");
+const form = /** @type {HTMLFormElement} */ (document.querySelector("form.arena-start"));
 const total = form.querySelector("[data-total]");
 const most = Number(form.dataset.most);
 
@@ -9,9 +10,9 @@ form.addEventListener("input", count);
 count();
 
 function count() {
-  const tasks = [...form.querySelectorAll("input[name=tasks]:checked")].reduce((sum, box) => sum + Number(box.dataset.tasks), 0);
+  const tasks = [.../** @type {NodeListOf<HTMLInputElement>} */ (form.querySelectorAll("input[name=tasks]:checked"))].reduce((sum, box) => sum + Number(box.dataset.tasks), 0);
   const workflows = form.querySelectorAll("input[name=workflows]:checked").length;
-  const seeds = seedsOf(form.elements.seeds.value);
+  const seeds = seedsOf(/** @type {HTMLInputElement} */ (form.elements.namedItem("seeds")).value);
   if (seeds === null) return say("Seeds: numbers and ranges, such as 1-5 or 1,4.", true);
   const runs = tasks * workflows * seeds;
   say(`${counted(tasks, "task")} × ${counted(workflows, "workflow")} × ${counted(seeds, "seed")}: ${counted(runs, "run")}${runs > most ? `, more than an arena's limit of ${most}` : ""}.`, runs > most);

@@ -1,10 +1,11 @@
+// @ts-check
 // The page for choosing runs to compare: counts the chosen runs and limits them to the number that fits.
-const form = document.querySelector("form[data-most]");
+const form = /** @type {HTMLFormElement | null} */ (document.querySelector("form[data-most]"));
 if (form) {
   const most = Number(form.dataset.most);
-  const boxes = [...form.querySelectorAll("input[type=checkbox]")];
+  const boxes = [.../** @type {NodeListOf<HTMLInputElement>} */ (form.querySelectorAll("input[type=checkbox]"))];
   const count = form.querySelector("[data-count]");
-  const go = form.querySelector("[data-go]");
+  const go = /** @type {HTMLButtonElement} */ (form.querySelector("[data-go]"));
   const show = () => {
     const chosen = boxes.filter((box) => box.checked).length;
     go.disabled = chosen < 2;

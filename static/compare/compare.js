@@ -1,3 +1,4 @@
+// @ts-check
 // The charts of a comparison: the intervals of all sides, and the rooflines of their devices with all sides.
 import { draw, styleOf } from "../js/lib/plots.js";
 
@@ -5,7 +6,7 @@ const pictures = JSON.parse(document.getElementById("compare-pictures").textCont
 const times = (figure) => `${figure.ratio.toFixed(2)}× [${figure.low.toFixed(2)}, ${figure.high.toFixed(2)}]`;
 const seriesOf = (letter) => letter.charCodeAt(0) - 65;
 
-for (const letter of document.querySelectorAll("[data-letter]")) letter.classList.add(`series-${(seriesOf(letter.dataset.letter) % 5) + 1}`);
+for (const letter of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-letter]"))) letter.classList.add(`series-${(seriesOf(letter.dataset.letter) % 5) + 1}`);
 
 function bars(theme, one, figure, hollow) {
   const colour = styleOf(theme, seriesOf(one.letter)).colour;

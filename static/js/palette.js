@@ -1,3 +1,4 @@
+// @ts-check
 // The Ctrl-K palette finds runs, tasks, people, kernels, events and pages by asking the server, as well as this page's commands. It can be used with
 // the keyboard alone.
 import { commands, shortcut } from "./lib/keys.js";
@@ -5,7 +6,7 @@ import { counted } from "./lib/words.js";
 
 const WAIT_MS = 120;
 const MOST_COMMANDS = 8;
-const dialog = document.getElementById("palette");
+const dialog = /** @type {HTMLDialogElement} */ (document.getElementById("palette"));
 const input = dialog.querySelector("input");
 const list = dialog.querySelector("[role=listbox]");
 const status = dialog.querySelector("[role=status]");
@@ -16,7 +17,7 @@ let chosen = 0;
 
 export function openPalette() {
   if (dialog.open) return void dialog.close();
-  for (const other of document.querySelectorAll("dialog[open]")) other.close();
+  for (const other of /** @type {NodeListOf<HTMLDialogElement>} */ (document.querySelectorAll("dialog[open]"))) other.close();
   input.value = "";
   served = [];
   dialog.showModal();
@@ -126,5 +127,5 @@ addEventListener(
   },
   true,
 );
-document.addEventListener("click", (event) => event.target.closest("[data-palette]") && openPalette());
+document.addEventListener("click", (event) => /** @type {Element} */ (event.target).closest("[data-palette]") && openPalette());
 shortcut("Ctrl+k", "search and commands", openPalette, "Everywhere");

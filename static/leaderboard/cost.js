@@ -1,3 +1,4 @@
+// @ts-check
 // Plots speedup against cost, with one point per entry: its geometric mean with the interval, against the cost of a run.
 import { draw, styleOf } from "../js/lib/plots.js";
 
@@ -10,7 +11,7 @@ const WRITTEN = {
 
 // The choice of the cost to show, made with the buttons that have data-cost: {unit, of(point), said(point), axis, follow(changed)}.
 export function costChoice(costs, points) {
-  const buttons = [...document.querySelectorAll("[data-cost]")];
+  const buttons = [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-cost]"))];
   const choice = {
     // Without models nothing costs money, so the default is the last unit, time, which distinguishes the entries.
     unit: costs.find((cost) => points.some((point) => point.costs[cost.key])) ?? costs.at(-1),

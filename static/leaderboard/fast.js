@@ -1,3 +1,4 @@
+// @ts-check
 // fast_p: for each entry, the share of all tasks that are solved and more than p times as fast. Each entry has a line. The vertical line marks the p
 // that the table and legend show. It follows the pointer, a click or Enter pins it, and the URL stores it.
 import { draw, styleOf, themeOf } from "../js/lib/plots.js";
@@ -36,7 +37,7 @@ export function showFast(box, curves) {
   if (!box) return;
   const { tasks, entries } = curves;
   const most = Math.max(4, 1.1 * Math.max(1, ...entries.map((entry) => entry.ratios.at(-1) ?? 1)));
-  const field = document.querySelector("[data-p-field]");
+  const field = /** @type {HTMLInputElement} */ (document.querySelector("[data-p-field]"));
   let pinned = curves.p;
   let chart = null;
 
@@ -155,9 +156,9 @@ function drawLegend(entries, tasks, left) {
       const swatch = document.createElementNS("http://www.w3.org/2000/svg", "svg");
       swatch.setAttribute("viewBox", "0 0 24 4");
       swatch.setAttribute("aria-hidden", "true");
-      swatch.append(document.createElementNS("http://www.w3.org/2000/svg", "line"));
-      const line = swatch.firstChild;
-      for (const [name, value] of Object.entries({ x1: 0, x2: 24, y1: 2, y2: 2, "stroke-width": 2.5 })) line.setAttribute(name, value);
+      const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
+      swatch.append(line);
+      for (const [name, value] of Object.entries({ x1: 0, x2: 24, y1: 2, y2: 2, "stroke-width": 2.5 })) line.setAttribute(name, String(value));
       const name = Object.assign(document.createElement("span"), { className: "entry-name", textContent: entry.name, title: entry.name });
       const covered = Object.assign(document.createElement("span"), { className: "muted small", textContent: `${entry.tried}/${tasks}`, title: `${entry.baseline ? "measured on" : "tried"} ${entry.tried} of ${counted(tasks, "task")}` });
       item.append(swatch, name, covered, document.createElement("b"));
@@ -180,10 +181,10 @@ function colour(styles) {
 function tellTable(entries, tasks, p) {
   for (const name of document.querySelectorAll("[data-fast-name]")) name.textContent = `fast_${p}`;
   const known = new Map(entries.map((entry) => [entry.key, entry]));
-  for (const row of document.querySelectorAll("[data-entry]")) {
+  for (const row of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-entry]"))) {
     const entry = known.get(row.dataset.entry);
     row.querySelector("[data-fast]").textContent = entry ? percent(shareAt(entry, tasks, p)) : "…";
-    const sure = row.querySelector("[data-sure]");
+    const sure = /** @type {HTMLElement | null} */ (row.querySelector("[data-sure]"));
     if (sure) sure.hidden = true; // it uses lower bounds, which only the server has
   }
 }
@@ -193,12 +194,12 @@ function keepInAddress(p) {
   if (p === 1) address.searchParams.delete("p");
   else address.searchParams.set("p", String(p));
   history.replaceState(history.state, "", address);
-  const hidden = document.querySelector("[data-board-filters] [data-p]");
+  const hidden = /** @type {HTMLInputElement | null} */ (document.querySelector("[data-board-filters] [data-p]"));
   if (hidden) {
     hidden.value = String(p);
     hidden.disabled = p === 1;
   }
-  for (const link of document.querySelectorAll("[data-export], #board a[data-swap], #board .board a[href]")) {
+  for (const link of /** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll("[data-export], #board a[data-swap], #board .board a[href]"))) {
     const to = new URL(link.href);
     if (p === 1) to.searchParams.delete("p");
     else to.searchParams.set("p", String(p));

@@ -1,9 +1,12 @@
+// @ts-check
 // Filters of the leaderboard's pages. A change swaps #board and updates the URL, and Back and Forward load the URL again. In a table with data-rows,
 // j and k move between rows and Enter opens one.
 import { shortcut } from "../js/lib/keys.js";
 import { say } from "../js/lib/say.js";
 
-const form = document.querySelector("[data-board-filters]");
+const form = /** @type {HTMLFormElement | null} */ (document.querySelector("[data-board-filters]"));
+/** @returns {HTMLInputElement | HTMLSelectElement | null} The form's field of this name. */
+const fieldOf = (name) => /** @type {HTMLInputElement | HTMLSelectElement | null} */ (form?.elements.namedItem(name) ?? null);
 // The URL of the current view. The pinned p is left out, because it doesn't affect the server's data.
 const selection = () => {
   const query = new URLSearchParams(location.search);
@@ -14,7 +17,7 @@ let current = selection();
 
 // Returns the URL for the form's selection, without filters that are not set.
 function addressOf(form) {
-  const said = [...new FormData(form)].filter(([, value]) => value !== "");
+  const said = [...new FormData(form)].map(([name, value]) => [name, String(value)]).filter(([, value]) => value !== "");
   const query = new URLSearchParams(said).toString();
   return form.getAttribute("action") + (query ? `?${query}` : "");
 }
@@ -46,7 +49,7 @@ export async function show(address, push = true) {
 function follow(page) {
   const fresh = page.querySelector("[data-board-filters]");
   for (const select of fresh?.querySelectorAll("select") ?? []) {
-    const mine = form.elements[select.name];
+    const mine = fieldOf(select.name);
     if (mine && mine.value !== select.value) mine.value = select.value;
   }
   const clear = form.querySelector(":scope > a");
@@ -56,32 +59,33 @@ function follow(page) {
 }
 
 form?.addEventListener("change", (event) => {
-  if (event.target.matches("select")) show(addressOf(form));
+  if (/** @type {Element} */ (event.target).matches("select")) show(addressOf(form));
 });
 form?.addEventListener("submit", (event) => {
   event.preventDefault();
   show(addressOf(form));
 });
 document.addEventListener("click", (event) => {
-  const link = event.target.closest("#board a[data-swap]");
+  const link = /** @type {HTMLAnchorElement | null} */ (/** @type {Element} */ (event.target).closest("#board a[data-swap]"));
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
   event.preventDefault();
   const sort = new URL(link.href).searchParams.get("sort");
-  if (form?.elements.sort) form.elements.sort.value = sort ?? "";
+  const sorted = fieldOf("sort");
+  if (sorted) sorted.value = sort ?? "";
   else if (sort && form) form.append(Object.assign(document.createElement("input"), { type: "hidden", name: "sort", value: sort }));
-  show(link.href).then(() => document.querySelector(`#board a[data-swap][href="${CSS.escape(link.getAttribute("href"))}"]`)?.focus());
+  show(link.href).then(() => /** @type {HTMLElement | null} */ (document.querySelector(`#board a[data-swap][href="${CSS.escape(link.getAttribute("href"))}"]`))?.focus());
 });
 // A page with charts is not cached, so going back requests it again. A link within the page changes nothing.
 addEventListener("popstate", () => selection() !== current && location.reload());
 
 document.addEventListener("click", (event) => {
-  const opener = event.target.closest("[data-open]");
-  if (opener) document.getElementById(opener.dataset.open).open = true;
+  const opener = /** @type {HTMLElement | null} */ (/** @type {Element} */ (event.target).closest("[data-open]"));
+  if (opener) /** @type {HTMLDetailsElement} */ (document.getElementById(opener.dataset.open)).open = true;
 });
 document.getElementById("highlighted")?.scrollIntoView({ block: "center" });
 
 function step(by) {
-  const links = [...document.querySelectorAll("[data-rows] tbody .cell-title[href]")];
+  const links = [.../** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll("[data-rows] tbody .cell-title[href]"))];
   if (!links.length) return;
   const at = links.findIndex((link) => link.closest("tr").contains(document.activeElement));
   links[Math.min(links.length - 1, Math.max(0, at < 0 ? (by > 0 ? 0 : links.length - 1) : at + by))].focus();

@@ -1,3 +1,4 @@
+// @ts-check
 // The heat map of entries x tasks, a grid of links to the evidence. Sign and colour convey the same information. Arrow keys move between cells, only
 // one of which is in the tab order.
 import { say } from "../js/lib/say.js";
@@ -53,7 +54,7 @@ function grid(data) {
     row.append(th);
     entry.cells.forEach((found, column) => row.append(cellOf(found, entry.name, data.tasks[column], data.result)));
   }
-  const first = table.querySelector("tbody td");
+  const first = /** @type {HTMLTableCellElement | null} */ (table.querySelector("tbody td"));
   if (first) (first.querySelector("a") ?? first).tabIndex = 0;
   return table;
 }

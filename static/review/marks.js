@@ -1,3 +1,4 @@
+// @ts-check
 // Marks next to commented elements, and a single button that follows the pointer, for commenting on other elements.
 import { counted } from "../js/lib/words.js";
 import { h } from "../js/run/dom.js";
@@ -8,7 +9,9 @@ const EVERY_ROW = "[data-seq], tr:has([data-line]), [data-line]";
 export class Marks {
   // `open(ids)` shows the threads of a mark, and `comment(place)` begins a new thread.
   constructor({ store, writes, open, comment }) {
-    Object.assign(this, { store, open, comment });
+    this.store = store;
+    this.open = open;
+    this.comment = comment;
     this.places = new Map(); // table -> [{thread, side, line, state}]
     this.asked = new WeakMap(); // table -> {stamp, places, taken}: the state for which its places were requested
     this.stands = new Map(); // thread -> {line, state} in the program on the page
@@ -18,7 +21,7 @@ export class Marks {
     document.addEventListener("diff:rows", () => this.schedule());
     new MutationObserver((changes) => changes.some(foreign) && this.schedule()).observe(document.getElementById("main"), { childList: true, subtree: true });
     document.addEventListener("click", (event) => {
-      const mark = event.target.closest(".review-mark");
+      const mark = /** @type {HTMLElement | null} */ (/** @type {Element} */ (event.target).closest(".review-mark"));
       if (!mark) return;
       event.preventDefault();
       event.stopPropagation();
@@ -54,7 +57,7 @@ export class Marks {
   drawEvents() {
     const bySeq = new Map();
     for (const thread of this.store.threads.values()) if (thread.kind === "event") push(bySeq, thread.anchor.seq, thread);
-    for (const row of document.querySelectorAll("[data-seq]")) put(row, bySeq.get(Number(row.dataset.seq)) ?? [], `event ${row.dataset.seq}`);
+    for (const row of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-seq]"))) put(row, bySeq.get(Number(row.dataset.seq)) ?? [], `event ${row.dataset.seq}`);
   }
 
   // Lines: the server locates each thread in this program, because the text may have moved

@@ -1,3 +1,4 @@
+// @ts-check
 // The live review on a page of a run: marks at commented elements, and a panel for reading and writing threads.
 import { h, setText } from "../js/run/dom.js";
 import { shortcut } from "../js/lib/keys.js";
@@ -57,7 +58,7 @@ function drawToggle() {
 }
 
 let known = new Map();
-store.addEventListener("change", ({ detail }) => {
+store.addEventListener("change", (/** @type {CustomEvent<{ changed: number[], first?: boolean }>} */ { detail }) => {
   drawToggle();
   if (!detail.first) {
     const fresh = detail.changed.map((id) => store.threads.get(id)).filter((thread) => thread?.unread > (known.get(thread.id) ?? 0));
@@ -66,7 +67,7 @@ store.addEventListener("change", ({ detail }) => {
   known = new Map([...store.threads.values()].map((thread) => [thread.id, thread.unread]));
 });
 store.addEventListener("view", () => toggle.setAttribute("aria-expanded", String(panel.isOpen)));
-store.addEventListener("verdicts", ({ detail }) => showVerdicts(detail));
+store.addEventListener("verdicts", (/** @type {CustomEvent<object>} */ { detail }) => showVerdicts(detail));
 
 if (config.writes) shortcut("c", "comment on what is selected", () => compose(choices()[0]), "Review");
 shortcut("v", "open or close the review", () => panel.toggle(), "Review");
@@ -81,8 +82,8 @@ store.start().then(() => {
 });
 
 if (config.live) {
-  live.addEventListener("review", ({ detail }) => detail.run === config.run && detail.seq !== store.seq && store.sync());
-  live.addEventListener("presence", ({ detail }) => {
+  live.addEventListener("review", (/** @type {CustomEvent<{ run: string, seq: number }>} */ { detail }) => detail.run === config.run && detail.seq !== store.seq && store.sync());
+  live.addEventListener("presence", (/** @type {CustomEvent<{ people: { name: string, place: string }[] }>} */ { detail }) => {
     panel.showPeople(detail.people);
     faces.hidden = !detail.people.length;
     faces.replaceChildren(...detail.people.slice(0, 4).map((one) => h("span", { class: "face", title: `${one.name} is viewing ${one.place}` }, h("span", { "aria-hidden": "true" }, one.name.slice(0, 2)), h("span", { class: "visually-hidden" }, `${one.name} is viewing ${one.place}`))));
@@ -93,7 +94,7 @@ if (config.live) {
 
 // A share link opens the current view of the page, which may have changed since the page was loaded.
 document.addEventListener("click", (event) => {
-  const link = event.target.closest("a[data-share]");
+  const link = /** @type {HTMLAnchorElement | null} */ (/** @type {Element} */ (event.target).closest("a[data-share]"));
   if (!link) return;
   const address = new URL(link.href);
   const here = new URLSearchParams(location.search);

@@ -1,3 +1,4 @@
+// @ts-check
 // The panel next to the page shows the list of threads, one thread, or a new comment, one at a time. The page stays usable.
 import { h, setText } from "../js/run/dom.js";
 import { ago } from "../js/lib/ago.js";
@@ -9,7 +10,12 @@ export class Panel {
   // `here(thread)` returns whether this page shows the thread's place. `reveal(thread)` brings the place into view or opens the page that shows it.
   // `stands(id)` describes the current position of a moved line. `choices()` returns the possible subjects of a new comment, likeliest first.
   constructor({ store, config, here, reveal, stands, choices }) {
-    Object.assign(this, { store, config, here, reveal, stands, choices });
+    this.store = store;
+    this.config = config;
+    this.here = here;
+    this.reveal = reveal;
+    this.stands = stands;
+    this.choices = choices;
     this.showsResolved = false;
     this.view = null; // {name: "list"} | {name: "thread", id} | {name: "compose", place}
     this.title = h("h2", { tabindex: "-1" }, "Review");
@@ -37,7 +43,7 @@ export class Panel {
   }
 
   show(view) {
-    if (!this.isOpen) this.opener = document.activeElement;
+    if (!this.isOpen) this.opener = /** @type {HTMLElement | null} */ (document.activeElement);
     this.view = view;
     this.element.hidden = false;
     document.documentElement.classList.add("review-open");
@@ -80,7 +86,7 @@ export class Panel {
     const here = threads.filter((thread) => this.here(thread));
     const elsewhere = threads.filter((thread) => !this.here(thread));
     const top = this.body.scrollTop;
-    const focused = this.body.contains(document.activeElement) ? document.activeElement.dataset.openThread : null;
+    const focused = this.body.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement).dataset.openThread : null;
     this.body.replaceChildren(
       h(
         "div",

@@ -1,4 +1,7 @@
+// @ts-check
 // The possible subjects of a comment on this page: an event, a line, a range, a candidate, the run.
+/** @returns {DOMStringMap} The data of the first such element; empty if there is none. */
+const dataOf = (selector) => /** @type {HTMLElement | null} */ (document.querySelector(selector))?.dataset ?? {};
 const number = (text) => (/^\d{1,9}$/.test(text ?? "") ? Number(text) : null);
 
 export const program = (of) => (of == null ? "the reference" : `candidate ${of}`);
@@ -7,7 +10,7 @@ export const program = (of) => (of == null ? "the reference" : `candidate ${of}`
 export function shownCandidate() {
   const inPath = /\/candidates\/(\d+)\//.exec(location.pathname)?.[1] ?? /^candidate (\d+)$/.exec(timelineOf())?.[1];
   const inHash = new URLSearchParams(location.hash.slice(1)).get("candidate");
-  return number(inPath) ?? number(inHash) ?? number(document.querySelector("[data-candidate-page]")?.dataset.candidatePage) ?? number(document.querySelector("[data-line][data-candidate]")?.dataset.candidate);
+  return number(inPath) ?? number(inHash) ?? number(dataOf("[data-candidate-page]").candidatePage) ?? number(dataOf("[data-line][data-candidate]").candidate);
 }
 
 // The old side of the diff that contains a row: "task", a number, or "" in a single program. Null if it belongs to another run.
@@ -35,6 +38,7 @@ export function placeOf(row) {
   return { anchor, label: `line ${line} of ${program(of)}`, quote: text };
 }
 
+/** @param {TimelineRange} range */
 export function placeOfRange({ sha, start_ns, end_ns, rows }) {
   return { anchor: { kind: "range", sha, start_ns, end_ns, rows: (rows ?? []).slice(0, 64).map((row) => String(row).slice(0, 200)) }, label: `${duration(end_ns - start_ns)} of the timeline`, quote: "" };
 }
@@ -55,7 +59,7 @@ export function whereabouts() {
 // The owner of the timeline if this is a timeline's page: "candidate 4", "the reference", or "".
 function timelineOf() {
   if (!/\/timeline\//.test(location.pathname)) return "";
-  return JSON.parse(document.querySelector("[data-timeline]")?.dataset.lanes ?? "[]")[0]?.name ?? "";
+  return JSON.parse(dataOf("[data-timeline]").lanes ?? "[]")[0]?.name ?? "";
 }
 
 export function duration(ns) {

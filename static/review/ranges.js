@@ -1,19 +1,21 @@
+// @ts-check
 // Comments on ranges of a timeline. A person can comment on the measured range, and commented ranges are marked.
 import { h, setText } from "../js/run/dom.js";
 import { duration, placeOfRange } from "./places.js";
 
 export class Ranges {
   constructor({ store, writes, open, comment }) {
-    Object.assign(this, { store, comment });
-    this.range = null;
-    document.addEventListener("timeline:mark", ({ detail }) => open(Number(detail.id)));
+    this.store = store;
+    this.comment = comment;
+    this.range = /** @type {TimelineRange | null} */ (null);
+    document.addEventListener("timeline:mark", (/** @type {CustomEvent<{ id: string }>} */ { detail }) => open(Number(detail.id)));
     store.addEventListener("change", () => this.mark());
-    new MutationObserver((changes) => changes.some((change) => [...change.addedNodes].some((node) => node.nodeType === 1 && (node.matches(".timeline-box") || node.querySelector(".timeline-box")))) && this.mark()).observe(document.getElementById("main"), { childList: true, subtree: true });
+    new MutationObserver((changes) => changes.some((change) => [...change.addedNodes].some((node) => node instanceof Element && (node.matches(".timeline-box") || node.querySelector(".timeline-box")))) && this.mark()).observe(document.getElementById("main"), { childList: true, subtree: true });
     if (writes) {
       this.words = h("span", null);
       this.offer = h("div", { class: "review-range", role: "status", hidden: true }, this.words, h("button", { type: "button", class: "button primary small", title: "c", onclick: () => this.take() }, "Comment on it"), h("button", { type: "button", class: "button quiet small icon", "aria-label": "Not now", onclick: () => this.drop() }, "✕"));
       document.body.append(this.offer);
-      document.addEventListener("timeline:range", ({ detail }) => this.measured(detail));
+      document.addEventListener("timeline:range", (/** @type {CustomEvent<TimelineRange>} */ { detail }) => this.measured(detail));
     }
     this.mark();
   }
@@ -39,7 +41,7 @@ export class Ranges {
     const threads = [...this.store.threads.values()].filter((thread) => thread.kind === "range" && !thread.resolved);
     const marks = threads.map(({ id, anchor, author, excerpt }) => ({ id, sha: anchor.sha, start_ns: anchor.start_ns, end_ns: anchor.end_ns, label: `${author}: ${excerpt.slice(0, 60)}` }));
     const key = JSON.stringify(marks);
-    for (const box of document.querySelectorAll(".timeline-box")) {
+    for (const box of /** @type {NodeListOf<HTMLElement & { marks?: object[] }>} */ (document.querySelectorAll(".timeline-box"))) {
       if (box.dataset.reviewMarks === key) continue;
       box.dataset.reviewMarks = key;
       box.marks = marks;

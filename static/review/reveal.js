@@ -1,3 +1,4 @@
+// @ts-check
 // Brings a thread's place into view, on this page or on the page that shows it.
 import { openLine } from "../js/run/diff.js";
 import { numberCell } from "./marks.js";
@@ -6,7 +7,9 @@ import { shownCandidate } from "./places.js";
 const OPENS_MS = 4000;
 
 const onRunPage = () => Boolean(document.getElementById("run"));
-const timelineOf = (sha) => [...document.querySelectorAll(".timeline-box")].find((box) => box.timeline?.lanes?.some((lane) => lane.sha === sha));
+/** @typedef {HTMLElement & { timeline?: TimelineView }} TimelineBox */
+
+const timelineOf = (sha) => [.../** @type {NodeListOf<TimelineBox>} */ (document.querySelectorAll(".timeline-box"))].find((box) => box.timeline?.lanes?.some((lane) => lane.sha === sha));
 
 export function isHere(thread, stands) {
   const { anchor } = thread;

@@ -1,3 +1,4 @@
+// @ts-check
 // Keeps the threads of one run current. All changes after the cursor are requested whenever something may have changed, and also by a slow poll.
 const POLL_MS = 20000;
 
@@ -6,7 +7,9 @@ export class Refused extends Error {}
 export class Store extends EventTarget {
   constructor({ base, me, live }) {
     super();
-    Object.assign(this, { base: `${base}review/`, me, live });
+    this.base = `${base}review/`;
+    this.me = me;
+    this.live = live;
     this.seq = 0;
     this.threads = new Map();
     this.asking = null;

@@ -1,3 +1,4 @@
+// @ts-check
 // One thread in the panel: the comments as rendered by the server, and the actions on them.
 import { h, setText } from "../js/run/dom.js";
 import { say } from "../js/lib/say.js";
@@ -8,7 +9,10 @@ const STANDS = { moved: "It is on another line here.", changed: "The line has ch
 
 export class ThreadView {
   constructor({ id, store, config, stands, reveal }) {
-    Object.assign(this, { id, store, config, stands });
+    this.id = id;
+    this.store = store;
+    this.config = config;
+    this.stands = stands;
     this.where = h("button", { type: "button", class: "thread-where", title: "Show the place", onclick: reveal });
     this.note = h("p", { class: "thread-note", hidden: true });
     this.error = h("p", { class: "field-error", role: "alert", hidden: true });

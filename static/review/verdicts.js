@@ -1,3 +1,4 @@
+// @ts-check
 // Requests the candidate's panel and the run's notices again when verdicts change while a page is open.
 let known = null;
 

@@ -1,3 +1,4 @@
+// @ts-check
 // Requests changed cells every 3 s while a run on the page is active and every 15 s otherwise, but never in a hidden tab.
 import { shortcut } from "../js/lib/keys.js";
 
@@ -11,7 +12,7 @@ setInterval(() => {
 }, 500);
 
 // Replaces and announces only cells that have really changed.
-document.addEventListener("htmx:oobBeforeSwap", (event) => {
+document.addEventListener("htmx:oobBeforeSwap", (/** @type {CustomEvent<{ target: HTMLElement, fragment: Element, shouldSwap: boolean }>} */ event) => {
   const { target, fragment } = event.detail;
   const incoming = fragment.firstElementChild ?? fragment;
   if (target.id === "new-runs" || target.querySelector("[data-since]")) return;
@@ -20,14 +21,14 @@ document.addEventListener("htmx:oobBeforeSwap", (event) => {
 });
 
 // The URL contains only parameters that filter or sort the list.
-document.querySelector("form.filters")?.addEventListener("formdata", ({ formData }) => {
+document.querySelector("form.filters")?.addEventListener("formdata", (/** @type {FormDataEvent} */ { formData }) => {
   for (const [name, value] of [...formData]) if (value === "" || (name === "sort" && value === "-created")) formData.delete(name);
 });
 
 // Ticks one row, all rows of the page or, with Shift, a range. The bar shows the number, and Compare accepts two to six.
-const bar = document.getElementById("ticked");
-const boxes = [...document.querySelectorAll('.runs input[name="with"]')];
-const every = document.querySelector("[data-tick-all]");
+const bar = /** @type {HTMLFormElement | null} */ (document.getElementById("ticked"));
+const boxes = [.../** @type {NodeListOf<HTMLInputElement>} */ (document.querySelectorAll('.runs input[name="with"]'))];
+const every = /** @type {HTMLInputElement | null} */ (document.querySelector("[data-tick-all]"));
 let lately = null;
 
 function drawTicked() {
@@ -35,7 +36,7 @@ function drawTicked() {
   const number = boxes.filter((box) => box.checked).length;
   bar.classList.toggle("some", number > 0);
   bar.querySelector("[data-ticked-count]").textContent = number ? `${number} ticked` : "";
-  const compare = bar.querySelector("[data-compare]");
+  const compare = /** @type {HTMLButtonElement} */ (bar.querySelector("[data-compare]"));
   compare.disabled = number < 2 || number > 6;
   compare.title = compare.disabled ? "Tick two to six runs" : "";
   every.checked = number === boxes.length;
@@ -61,7 +62,8 @@ bar?.querySelector("[data-untick]").addEventListener("click", () => {
   drawTicked();
 });
 // Enter in the tag's field must add the tag. By default, it would press the form's first button, which does something else.
-bar?.elements.tag?.addEventListener("keydown", (event) => {
+const tag = /** @type {HTMLInputElement | null} */ (bar?.elements.namedItem("tag") ?? null);
+tag?.addEventListener("keydown", (event) => {
   if (event.key !== "Enter") return;
   event.preventDefault();
   bar.requestSubmit(bar.querySelector('[value="tag"]'));
@@ -70,17 +72,18 @@ addEventListener("pageshow", drawTicked); // the browser keeps the ticks when a 
 drawTicked();
 
 document.querySelector("[data-more-asking]")?.addEventListener("click", (event) => {
-  event.target.closest(".attention").classList.add("all");
-  event.target.hidden = true;
+  const button = /** @type {HTMLElement} */ (event.currentTarget);
+  button.closest(".attention").classList.add("all");
+  button.hidden = true;
 });
 
-const rows = () => [...document.querySelectorAll(".runs tbody .cell-title")];
+const rows = () => [.../** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll(".runs tbody .cell-title"))];
 function step(by) {
   const all = rows();
-  const at = all.indexOf(document.activeElement);
+  const at = all.indexOf(/** @type {HTMLAnchorElement} */ (document.activeElement));
   all[Math.min(Math.max(at + by, 0), all.length - 1)]?.focus();
 }
 shortcut("j", "next run", () => step(1));
 shortcut("k", "previous run", () => step(-1));
-shortcut("x", "tick the run", () => document.activeElement.closest("tr")?.querySelector('input[name="with"]')?.click());
-shortcut("n", "submit a model", () => document.querySelector(".page-head .primary").click());
+shortcut("x", "tick the run", () => boxes.find((box) => document.activeElement.closest("tr")?.contains(box))?.click());
+shortcut("n", "submit a model", () => /** @type {HTMLElement} */ (document.querySelector(".page-head .primary")).click());

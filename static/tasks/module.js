@@ -1,3 +1,4 @@
+// @ts-check
 // The form for a plain module, below the editor. It is fetched when a plain module is recognised, and sent to generate the task.
 import { say } from "../js/lib/say.js";
 
@@ -11,9 +12,16 @@ export function replaced(before, after) {
   return begin + end < before.length / 2;
 }
 
-// `onMissing` is called with the names of the empty fields, or with none if the source is already a task.
+/** @typedef {HTMLInputElement | HTMLSelectElement} Field */
+
+/**
+ * @param {SourceForm} form
+ * @param {HTMLElement} panel
+ * @param {SourceEditor} editor
+ * @param {(names: string[]) => void} [onMissing] - called with the names of the empty fields, or with none if the source is already a task
+ */
 export function attachModuleForm(form, panel, editor, onMissing = () => {}) {
-  const place = panel.querySelector("[data-module]");
+  const place = /** @type {HTMLElement | null} */ (panel.querySelector("[data-module]"));
   if (!place) return { offer() {}, hide() {}, refuse: () => false };
   const token = form.elements.csrfmiddlewaretoken.value;
   let offered = "";
@@ -21,7 +29,7 @@ export function attachModuleForm(form, panel, editor, onMissing = () => {}) {
   let asked = 0; // number of requests sent
   let shown = 0; // number of the request whose response is the form on the page
 
-  const named = () => [...place.querySelectorAll("input, select")].filter((field) => field.name);
+  const named = () => [.../** @type {NodeListOf<Field>} */ (place.querySelectorAll("input, select"))].filter((field) => field.name);
   const fields = () => Object.fromEntries(named().map((field) => [field.name, field.value]));
 
   // Waits while the button is held down, because replacing it would lose the click.
@@ -32,26 +40,27 @@ export function attachModuleForm(form, panel, editor, onMissing = () => {}) {
   // Shows a response but keeps text typed in the meantime. Returns whether there was any.
   function show(html, sent) {
     const typed = named().filter((field) => field.value !== (sent[field.name] ?? field.value));
-    const focused = document.activeElement;
+    const focused = /** @type {HTMLInputElement | null} */ (document.activeElement);
     const caret = place.contains(focused) && focused.matches("input") ? [focused.selectionStart, focused.selectionEnd] : null;
     const name = place.contains(focused) && focused.name;
     place.innerHTML = html;
     place.hidden = false;
+    /** @returns {Field | null} */
     const find = (wanted) => place.querySelector(`[name="${CSS.escape(wanted)}"]`);
     for (const { name: changed, value } of typed) {
       const field = find(changed);
-      if (field && (field.matches("input") || [...field.options].some((option) => option.value === value))) field.value = value;
+      if (field && (field instanceof HTMLInputElement || [...field.options].some((option) => option.value === value))) field.value = value;
     }
     const field = name ? find(name) : null;
     field?.focus();
-    if (caret && field?.matches("input")) field.setSelectionRange(...caret);
+    if (caret && field instanceof HTMLInputElement) field.setSelectionRange(caret[0], caret[1]);
     nameMissing();
     return typed.length > 0;
   }
 
   // Empty fields that a task needs. The page's button names them and leads to the first one.
-  const missing = () => [...place.querySelectorAll("[data-needed]")].filter((field) => !field.value.trim());
-  const plain = () => !place.hidden && place.querySelector(".module")?.dataset.written === "";
+  const missing = () => [.../** @type {NodeListOf<Field>} */ (place.querySelectorAll("[data-needed]"))].filter((field) => !field.value.trim());
+  const plain = () => !place.hidden && /** @type {HTMLElement | null} */ (place.querySelector(".module"))?.dataset.written === "";
   const nameMissing = () => onMissing(plain() ? missing().map((field) => field.dataset.needed) : []);
 
   function write() {
@@ -77,18 +86,18 @@ export function attachModuleForm(form, panel, editor, onMissing = () => {}) {
     if (question < shown) return; // a later request has already been answered
     shown = question;
     const busy = show(html, sent);
-    if (answer.status === 422 && !busy) place.querySelector('[aria-invalid="true"]')?.focus();
+    if (answer.status === 422 && !busy) /** @type {HTMLElement | null} */ (place.querySelector('[aria-invalid="true"]'))?.focus();
   }
 
   place.addEventListener("change", (event) => {
     event.stopPropagation(); // nothing in this form affects the cost of a run
-    if (event.target.matches("[data-reopen]")) ask();
+    if (/** @type {Element} */ (event.target).matches("[data-reopen]")) ask();
   });
   place.addEventListener("click", (event) => {
-    if (event.target.closest("[data-write]")) write();
+    if (/** @type {Element} */ (event.target).closest("[data-write]")) write();
   });
   place.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || event.ctrlKey || event.metaKey || !event.target.matches("input")) return;
+    if (event.key !== "Enter" || event.ctrlKey || event.metaKey || !/** @type {Element} */ (event.target).matches("input")) return;
     event.preventDefault();
     write();
   });

@@ -1,3 +1,4 @@
+// @ts-check
 // The editor of one source. The source is checked while somebody types, and can be pasted, uploaded, dropped or taken from an example.
 import { attachEditor } from "../js/lib/editor.js";
 import { say } from "../js/lib/say.js";
@@ -5,7 +6,12 @@ import { counted } from "../js/lib/words.js";
 
 const SETTLE_MS = 300; // delay after the last key press before a request is sent
 
-// `onChecked(answer, source)` is called with the response of /submit/check for the text in the editor.
+/**
+ * @param {SourceForm} form
+ * @param {HTMLElement} panel
+ * @param {{ onChecked?: (answer: CheckedSource, source: string) => void, onChange?: () => void }} [told] - `onChecked` is called with the response of
+ *   /submit/check for the text in the editor.
+ */
 export function attachSource(form, panel, { onChecked = () => {}, onChange = () => {} } = {}) {
   const textarea = panel.querySelector("textarea");
   const verdict = panel.querySelector(".verdict");
@@ -77,7 +83,7 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
       const place = document.createElement(line ? "button" : "span");
       place.className = "place";
       place.textContent = line ? `line ${line}` : (where ?? "source");
-      if (line) {
+      if (place instanceof HTMLButtonElement) {
         place.type = "button";
         place.dataset.goto = textarea.id;
         place.dataset.line = line;
@@ -133,7 +139,7 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
     }
   }
 
-  const upload = panel.querySelector("input[type=file]");
+  const upload = /** @type {HTMLInputElement} */ (panel.querySelector("input[type=file]"));
   upload.addEventListener("change", async () => {
     if (upload.files[0]) await read(upload.files[0]);
     upload.value = ""; // the editor's text is submitted instead
@@ -145,7 +151,7 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
     panel.classList.add("dropping");
   });
   panel.addEventListener("dragleave", (event) => {
-    if (!panel.contains(event.relatedTarget)) panel.classList.remove("dropping");
+    if (!panel.contains(/** @type {Node | null} */ (event.relatedTarget))) panel.classList.remove("dropping");
   });
   // Must run before the editor's own handler, which would insert the file at the cursor.
   panel.addEventListener(
@@ -166,7 +172,7 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
     say("The editor is empty; undo restores what was there");
   });
 
-  const picker = panel.querySelector("[data-example]");
+  const picker = /** @type {HTMLSelectElement | null} */ (panel.querySelector("[data-example]"));
   picker?.addEventListener("change", async () => {
     if (!picker.value) return;
     const answer = await fetch(picker.dataset.base.replace("SLUG", picker.value)).catch(() => null);

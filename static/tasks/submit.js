@@ -1,3 +1,4 @@
+// @ts-check
 // The submit and verify pages: their editors with live feedback while somebody types, the draft, and the budget.
 import { shortcut } from "../js/lib/keys.js";
 import { keepDraft } from "./draft.js";
@@ -6,14 +7,15 @@ import { attachModuleForm } from "./module.js";
 import { attachSource } from "./source.js";
 import { attachTryOut } from "./tryout.js";
 
-const form = document.querySelector("form.submit");
+const form = /** @type {SourceForm} */ (document.querySelector("form.submit"));
 const button = form.querySelector(".submit-button");
 const ready = button.textContent;
 const editors = {};
 let save = () => {};
 let tryAgain = () => {};
 
-for (const panel of form.querySelectorAll(".editor")) {
+for (const panel of /** @type {NodeListOf<HTMLElement>} */ (form.querySelectorAll(".editor"))) {
+  /** @type {ReturnType<typeof attachTryOut>} */
   let tryOut = { ask() {}, clear() {} };
   let moduleForm = null;
   let last = null; // the source that passed the check

@@ -1,9 +1,18 @@
+// @ts-check
 // Tries out a source in the sandbox when its author pauses. htmx shows the result stage by stage, and problems are marked in the editor.
 const PAUSE_MS = 1500;
 
+/**
+ * @param {SourceForm} form
+ * @param {HTMLElement} panel
+ * @param {SourceEditor} editor
+ * @returns {{ ask(source: string): void, clear(): void }}
+ */
 export function attachTryOut(form, panel, editor) {
-  const place = panel.querySelector("[data-try]");
+  const place = /** @type {HTMLElement | null} */ (panel.querySelector("[data-try]"));
   if (!place) return { ask() {}, clear() {} };
+  /** @returns {HTMLInputElement | HTMLSelectElement | null} */
+  const fieldOf = (name) => /** @type {HTMLInputElement | HTMLSelectElement | null} */ (form.elements.namedItem(name));
   let timer = null;
   let asked = null;
   let known = "";
@@ -12,7 +21,7 @@ export function attachTryOut(form, panel, editor) {
   async function send(source) {
     asked?.abort();
     asked = new AbortController();
-    const value = (name) => form.elements[name]?.value ?? "";
+    const value = (name) => fieldOf(name)?.value ?? "";
     const body = new URLSearchParams({ source, device: value("device"), precision: value("precision"), mode: value("mode"), team: value("team") });
     const answer = await fetch(place.dataset.try, { method: "POST", signal: asked.signal, headers: { "X-CSRFToken": form.elements.csrfmiddlewaretoken.value }, body }).catch(() => null);
     if (!answer?.ok || answer.redirected || source !== editor.text()) return;
@@ -27,7 +36,7 @@ export function attachTryOut(form, panel, editor) {
   }
   place.addEventListener("htmx:afterSwap", mark);
 
-  const settings = () => JSON.stringify(["device", "precision", "mode"].map((name) => form.elements[name]?.value));
+  const settings = () => JSON.stringify(["device", "precision", "mode"].map((name) => fieldOf(name)?.value));
 
   return {
     // Sent again only if the text or the settings have changed.

@@ -7,11 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Page, expect
+from procrastinate.contrib.django.models import ProcrastinateJob
 
 from agents.events import NewEvent
+from agents.payloads import VerificationQueued, VerificationStage
 from tests.browser import sample_run
 from tests.browser.ratios import RATIOS
 from webapp.environment import ROOT
+from webapp.fleet.models import Device
+from webapp.runs import jobs
+from webapp.runs.models import Run, Verification
 from webapp.runs.trace.append import append
 
 CHECKS = ROOT / "tests/browser/page_checks.js"
@@ -313,6 +318,30 @@ def test_what_a_script_styled_is_swapped_without_breaking_the_policy(page: Page,
     expect(page.locator("#probe")).to_have_text("after")
     page.wait_for_timeout(150)
     assert page.locator("#probe").get_attribute("style") is None
+
+
+def test_a_run_that_waits_for_a_verifier_shows_its_place(page: Page, server, sign_in, people, run):
+    def waits(waiting: Run) -> Verification:
+        queue = jobs.queue_for("cpu")
+        queued = VerificationQueued(key="candidate-1/quick", job="verify", candidate=1, attempt=1, queue=queue, tier="quick")
+        append(waiting.pk, [NewEvent.of(queued, "candidate-1", "verifier")])
+        found = Verification.objects.get(run=waiting)
+        jobs.enqueue_verification(found.pk, queue, 1, 0)
+        return found
+
+    other = sample_run.create_run(people.alice, "layer_norm")
+    Run.objects.update(state="running", device_kind="cpu")
+    first, _ = waits(other), waits(run)
+    sign_in(people.alice)
+    open_run(page, server, run)
+    now = page.locator("[data-part=now]")
+    expect(now).to_have_text("Waiting for a CPU verifier: none is online. The run starts when one connects.")
+    Device.objects.create(worker="w", kind="cpu", device="cpu", name="A CPU", model="cpu", queue="verify.cpu")
+    expect(now).to_have_text("Waiting for a free verifier: 1 job ahead.", timeout=15_000)  # the page asks again by itself
+    ProcrastinateJob.objects.filter(args__verification_id=str(first.pk)).update(status="doing")
+    expect(now).to_have_text("Waiting for a free verifier: next in line.", timeout=15_000)
+    append(run.pk, [NewEvent.of(VerificationStage(key="candidate-1/quick", attempt=1, stage="build", status="started"), "candidate-1", "verifier")])
+    expect(now).to_have_text(re.compile("^Verifying"))
 
 
 @RATIOS

@@ -14,6 +14,9 @@ from playwright.sync_api import Page, expect
 from agents.events import NewEvent
 from tests.browser import sample_run
 from tests.browser.ratios import RATIOS
+from verifier.profiling.annotating import with_ranges
+from verifier.profiling.digest import ANNOTATED, digest
+from verifier.profiling.recording import Recording
 from verifier.profiling.timeline import Counter, Timeline
 from webapp.environment import ROOT
 from webapp.runs import artefacts
@@ -343,7 +346,7 @@ def test_a_million_events_are_drawn_and_moved(page: Page, drawn):
 
 
 def counted() -> bytes:
-    """Returns the real export with modules, operators and sampled counters added, as in newer recordings."""
+    """Returns the real export with sampled counters added, as in newer recordings."""
     timeline = Timeline.from_bytes(real())
     timeline.counters = [
         Counter(name, timeline.device, "%", times := np.linspace(0, 5e8, 400) + timeline.columns["start"].min(), 50 + 40 * np.sin(times / 3e7))
@@ -389,3 +392,52 @@ def test_tracks_hits_groups_and_counters(page: Page, drawn):
         page.set_viewport_size({"width": 390, "height": 844})
         page.wait_for_timeout(400)
         page.screenshot(path=f"{os.environ['SHOTS']}/one-390.png", full_page=True)
+
+
+def with_modules() -> bytes:
+    """Returns a recording of two calls of a model, whose ranges come from a third call as `verifier/profiling/annotating.py` transfers them."""
+    recording = Recording("nsys", "NVIDIA H200")
+    host, nvtx, stream = ("api", "CUDA API, thread 1", "CUDA"), ("nvtx", "NVTX, thread 1", "NVTX"), ("gpu", "Stream 7", "NVIDIA H200")
+    kernels = ("gemm", "relu", "row_softmax")
+    for number, begin in enumerate((0, 100_000, 200_000)):
+        recording.add(nvtx, "nvtx", "iter" if number < 2 else ANNOTATED, begin, 50_000)
+        for at, name in enumerate(kernels):
+            pair = (1, 10 * number + at + 1)
+            recording.add(host, "api", "cudaLaunchKernel", begin + 10_000 * at + 2000, 1000, pair)
+            recording.add(stream, "kernel", name, begin + 10_000 * at + 6000, 3000, pair)
+    modules, operators = ("nvtx", "Modules, thread 1", "NVTX"), ("nvtx", "Operators, thread 1", "NVTX")
+    recording.add(modules, "module", "model (Sequential)", 200_500, 30_000)
+    for at, (module, operator) in enumerate((("0 (Linear)", "aten::linear"), ("1 (ReLU)", "aten::relu"), ("2 (Softmax)", "aten::softmax"))):
+        recording.add(modules, "module", module, 201_000 + 10_000 * at, 5000)
+        recording.add(operators, "operator", operator, 201_500 + 10_000 * at, 4000)
+    timeline = recording.timeline()
+    return with_ranges(timeline).crop(*digest(timeline, lambda name: name == "row_softmax", on_device=True).window).to_bytes()
+
+
+def test_modules_and_operators_have_rows_and_group_the_kernels(page: Page, drawn):
+    drawn(with_modules())
+    labels, tables = page.locator(".timeline-labels"), page.locator(".timeline-tables")
+    for row in ("Stream 7", "Modules, thread 1", "Operators, thread 1"):
+        expect(labels).to_contain_text(row)
+    # Every measured call has the ranges, and the modules inside the model are a line below it.
+    found = page.locator(".timeline-box").evaluate(
+        """box => {
+          const { model, painter } = box.timeline.lanes[0], { name, kind, depth } = model.columns;
+          const of = [...kind.keys()].filter((event) => model.header.kinds[kind[event]] === "module");
+          return of.map((event) => [model.header.names[name[event]], depth[event], painter.placeOf(event) !== null]);
+        }"""
+    )
+    inner = [["0 (Linear)", 1, True], ["1 (ReLU)", 1, True], ["2 (Softmax)", 1, True]]
+    assert sorted(found) == sorted(2 * [["model (Sequential)", 0, True], *inner])
+    page.get_by_label("Find events by name").fill("2 (Softmax)")
+    expect(page.locator(".timeline-hits h3")).to_have_text("2 hits")
+    page.keyboard.press("Escape")
+    page.get_by_label("Group the table by").select_option("module")
+    rows = tables.locator("tbody tr")
+    expect(rows).to_have_count(3)
+    for module in ("0 (Linear)", "1 (ReLU)", "2 (Softmax)"):
+        expect(rows.filter(has_text=module)).to_contain_text("33 %")
+    # A row of modules can be hidden, and the table keeps its groups.
+    page.get_by_role("button", name="Hide: Modules, thread 1").press("Enter")
+    expect(labels).not_to_contain_text("Modules, thread 1")
+    expect(rows).to_have_count(3)

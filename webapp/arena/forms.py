@@ -18,7 +18,7 @@ from webapp.tasks.forms import PRECISIONS
 from webapp.tasks.models import Suite, Task
 from webapp.tasks.search_fields import limit_field
 from webapp.ui.fields import set_choices
-from webapp.ui.tags import counted
+from webapp.ui.figures import counted
 
 MOST_TASKS = 60  # maximum number of a team's tasks that are listed individually
 

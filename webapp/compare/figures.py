@@ -8,7 +8,7 @@ from typing import Any
 
 from webapp.compare.sides import Side
 from webapp.runs.pages.evidence import BASELINES
-from webapp.ui import tags
+from webapp.ui import figures
 
 
 @dataclass
@@ -48,22 +48,26 @@ def figure_rows(sides: list[Side]) -> list[FigureRow]:
     row("Against eager", lambda side: side.against("eager"), "speedup", ranked([side.against("eager") for side in sides]), eager)
     best = ranked([side.best_baseline[1] if side.best_baseline else None for side in sides])
     row("Against the best baseline", baseline_of, "baseline", best, "measured only in the full tier")
-    row("Time of a call", lambda side: tags.ms(side.program_ms) if side.program_ms else "", best=least([s.program_ms for s in sides]) if same else ())
+    row(
+        "Time of a call",
+        lambda side: figures.ms(side.program_ms) if side.program_ms else "",
+        best=least([s.program_ms for s in sides]) if same else (),
+    )
     row("Share of the floor", floor_of, help="the floor is the least time that the bytes and operations need on this device")
     row("Class", lambda side: (side.report.program_class, side.report.own_share) if side.report and side.report.program_class else None, "class")
     peaks = [side.report.peak_bytes if side.report else None for side in sides]
     row(
         "Peak memory",
-        lambda side: tags.bytes(side.report.peak_bytes) if side.report and side.report.peak_bytes else "",
+        lambda side: figures.bytes(side.report.peak_bytes) if side.report and side.report.peak_bytes else "",
         best=least([float(peak) if peak is not None else None for peak in peaks]) if same else (),
     )
     row("Device", device_of)
     row("Tier", lambda side: side.report.tier if side.report else "")
     row("Programs tried", lambda side: f"{len(side.tried)}, {sum(map(passed, side.tried))} passed" if side.tried else "")
     row("Cost", lambda side: dollars(spent(side, "dollars")), best=least([spent(side, "dollars") for side in sides]))
-    row("Tokens", lambda side: tags.grouped(int(spent(side, "tokens") or 0)) if spent(side, "tokens") is not None else "")
-    row("Time on a verifier", lambda side: tags.seconds(spent(side, "verifier_seconds")) if spent(side, "verifier_seconds") else "")
-    row("Time of the run", lambda side: tags.duration(side.run))
+    row("Tokens", lambda side: figures.grouped(int(spent(side, "tokens") or 0)) if spent(side, "tokens") is not None else "")
+    row("Time on a verifier", lambda side: figures.seconds(spent(side, "verifier_seconds")) if spent(side, "verifier_seconds") else "")
+    row("Time of the run", lambda side: figures.duration(side.run))
     return rows
 
 
@@ -78,7 +82,7 @@ def baseline_of(side: Side) -> tuple[dict[str, Any], str] | None:
 
 def floor_of(side: Side) -> str:
     share = side.report.floor_fraction if side.report else None
-    return "" if share is None else tags.percent(share)
+    return "" if share is None else figures.percent(share)
 
 
 def spent(side: Side, what: str) -> float | None:

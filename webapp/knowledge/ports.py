@@ -12,6 +12,7 @@ from webapp.database import in_thread
 from webapp.knowledge.models import Learned
 from webapp.knowledge.search import any_of, search
 from webapp.runs.models import Run
+from webapp.runs.workers.additions import Knowledge
 from webapp.tasks.models import Suite, Task
 
 LATEST = 5000  # maximum number of lessons considered; older ones have been superseded
@@ -52,6 +53,11 @@ class TeamInspirations:
             .order_by("-at")[:LATEST]
         )
         return ranked(map(_inspiration, rows), operators, device)
+
+
+def knowledge_of(run: Run) -> Knowledge:
+    """Returns what a run of the team may look up."""
+    return Knowledge(TeamLibrary(run.team_id), TeamInspirations(run.team_id), split_of(run))
 
 
 def split_of(run: Run) -> Split:

@@ -24,8 +24,8 @@ from webapp.review.kinds import ENDED, OVERTAKEN, PAUSED, VERDICT, Kind, sentenc
 from webapp.review.models import Notification, Verdict
 from webapp.review.notices import verdict_given
 from webapp.runs import signals
+from webapp.runs.headline import OUTCOMES, headline_of
 from webapp.runs.models import Run
-from webapp.runs.pages.headline import OUTCOMES, headline_of
 
 log = logging.getLogger(__name__)
 TEST = "test"

@@ -11,7 +11,7 @@ from typing import Any
 
 from webapp.review import places
 from webapp.review.models import Notification, Verdict
-from webapp.runs.pages.headline import NAMES
+from webapp.runs.headline import NAMES
 
 
 @dataclass(frozen=True)

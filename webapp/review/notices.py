@@ -65,6 +65,11 @@ def saw(user: User, run: Run) -> None:
         wake(person_key(user.pk))
 
 
+def on_opened(user: User, run: Run, **_: Any) -> None:
+    """Receives `webapp.runs.signals.run_opened`."""
+    saw(user, run)
+
+
 def participants(thread: Thread) -> set[int]:
     """Returns the people who opened the thread or commented in it."""
     wrote = thread.comments.values_list("author_id", flat=True)

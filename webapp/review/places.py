@@ -10,7 +10,7 @@ from django.urls import reverse
 from agents.payloads import PAYLOADS
 from webapp.review.models import Thread
 from webapp.runs.models import Run
-from webapp.ui.tags import ms
+from webapp.ui.figures import ms
 
 
 def event_words(kind: str) -> str:

@@ -36,6 +36,12 @@ def share_of(asker: Asker) -> Share | None:
     return getattr(getattr(asker, "user", asker), "share", None)
 
 
+def shared_run(asker: Asker) -> uuid.UUID | None:
+    """Returns the run that a visitor may read, or None for people with an account."""
+    share = share_of(asker)
+    return share.run_id if share else None
+
+
 class ShareRefused(ValueError):
     """Raised if a link cannot be created. The message says why."""
 

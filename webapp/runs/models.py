@@ -11,8 +11,7 @@ from typing import TypeVar
 from django.conf import settings as django_settings
 from django.db import models
 from django.db.models import F
-from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import Cast, Coalesce
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from agents.choices.workflows import DEFAULT, searches
@@ -22,7 +21,7 @@ from webapp.runs.fields import ExactJSONField
 Said = TypeVar("Said", bound=Payload)
 
 # Sort keys of the run list besides age.
-RATIO = Coalesce(Cast(KeyTextTransform("ratio", "speedup"), models.FloatField()), models.Value(0.0))
+GAIN = Coalesce(F("gain"), models.Value(0.0))
 TOOK = models.ExpressionWrapper(F("finished_at") - F("started_at"), output_field=models.DurationField())
 
 
@@ -69,6 +68,9 @@ class Run(models.Model):
     lease_epoch = models.BigIntegerField(default=0)
     best_candidate = models.IntegerField(null=True)
     speedup = models.JSONField(null=True)  # {ratio, low, high} over eager, from the confirmed result
+    # The headline of a finished run (webapp/runs/headline.py), kept so that lists can sort and filter by it.
+    headline = models.CharField(max_length=12, blank=True, default="", db_default="")  # a key of OUTCOMES; "" before the run has finished
+    gain = models.FloatField(null=True)  # speedup over the best measured baseline; null without a program that passed
     spent = models.JSONField(default=dict)
     published = models.BooleanField(default=False)  # whether the team shows this result to everyone with an account
 
@@ -87,11 +89,11 @@ class Run(models.Model):
             # every event.
             models.Index(
                 fields=["team"], name="run_census",
-                include=["archived_at", "state", "outcome", "workflow", "device_kind", "precision", "created_by"],
+                include=["archived_at", "state", "headline", "outcome", "workflow", "device_kind", "precision", "created_by"],
             ),
             models.Index(fields=["team", "-created_at", "-id"], name="run_listed", condition=models.Q(archived_at=None)),
             models.Index(fields=["task", "-created_at"], name="run_of_task"),
-            models.Index(F("team"), RATIO, F("id"), name="run_by_speedup"),
+            models.Index(F("team"), GAIN, F("id"), name="run_by_gain"),
             models.Index(F("team"), TOOK, F("id"), name="run_by_time"),
         ]  # fmt: skip
 

@@ -18,7 +18,8 @@ from verifier.task import ALLOWED_IMPORTS
 from webapp.accounts.access import team_for, teams_with
 from webapp.accounts.signed_in import Request
 from webapp.fleet.choices import device_choices
-from webapp.tasks import estimates, trying
+from webapp.runs import estimates
+from webapp.tasks import trying
 from webapp.tasks.forms import MODES, PRECISIONS, problems_of
 from webapp.tasks.models import TryOut
 from webapp.tasks.modules import is_task, read_module

@@ -5,36 +5,32 @@
 {% speedup value %}              figure with interval; value is {ratio, low, high}, an Interval, or None
 {% speedup value vs="eager" %}   the same with the baseline of the comparison
 {% row_headline run as found %}  headline of a run in a list, input of the next tag
-{% headline found %}             headline speedup of a run or candidate with its baseline, then over eager (webapp/runs/pages/headline.py)
+{% headline found %}             headline speedup of a run or candidate with its baseline, then over eager (webapp/runs/headline.py)
 {% whisker value scale %}        the interval drawn on a common log scale (`scale` from `whisker_scale`)
 {% device_tag "cpu" "AMD ..." %} device on which a number was measured
 {% class_tag "custom" 0.97 %}    program class with the share of its own kernels
 {% ago moment %}                 relative time that the page keeps current
 {% problems list %}              error box: place, cause, what to do (verifier.source.Problem or dicts)
 {% progress 12 20 %}             elapsed time, with the usual duration
-{{ n|counted:"run" }}             a number with its noun: 1 run, 2 runs
-{{ x|sentence }}                 a clause from an engine as a sentence
-{{ x|ticked }}                   text in which `this` is code
-{{ x|ms }} {{ x|seconds }} {{ x|bytes }} {{ x|percent }} {{ x|grouped }} {{ x|whole }} {{ run|duration }}    figures with units; "–" for None
+
+webapp/ui/figures.py has the filters that write figures and names.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from django import template
 from django.utils import timezone
-from django.utils.html import escape
-from django.utils.safestring import SafeString, mark_safe
 
 from webapp.environment import manage_line
+from webapp.ui.figures import seconds, short_device, times
 
 if TYPE_CHECKING:
+    from webapp.runs.headline import Headline
     from webapp.runs.models import Run, Verification
-    from webapp.runs.pages.headline import Headline
 
 register = template.Library()
 
@@ -127,11 +123,6 @@ def figure(value: Any) -> Figure | None:
     return {"ratio": value.ratio, "low": value.low, "high": value.high}
 
 
-def times(ratio: float) -> str:
-    """Format with three significant figures, but always with the complete integer part, as in 2.41, 12.3 and 141."""
-    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.1f}" if ratio < 100 else f"{ratio:.0f}"
-
-
 @register.inclusion_tag("partials/status.html")
 def status(name: str, title: str = "") -> dict[str, Any]:
     tone, sign, word = STATUSES.get(name, ("idle", "·", str(name or "unknown").replace("_", " ")))
@@ -146,7 +137,7 @@ def run_status(run: Run) -> dict[str, Any]:
 @register.simple_tag
 def row_headline(run: Run) -> Headline:
     """Return the headline of a run in a list."""
-    from webapp.runs.pages.headline import of_row  # the app is not loaded yet when this library is imported
+    from webapp.runs.headline import of_row  # the app is not loaded yet when this library is imported
 
     return of_row(run)
 
@@ -154,14 +145,14 @@ def row_headline(run: Run) -> Headline:
 @register.simple_tag
 def verification_headline(row: Verification | None) -> Headline:
     """Return the headline of one verification."""
-    from webapp.runs.pages.headline import of_verification  # as above
+    from webapp.runs.headline import of_verification  # as above
 
     return of_verification(row)
 
 
 @register.inclusion_tag("partials/headline.html")
 def headline(found: Any, brief: bool = False) -> dict[str, Any]:
-    """Show a headline (`runs.pages.headline`).
+    """Show a headline (`runs.headline`).
 
     The headline names the best baseline and gives the speedup over it with its interval. `brief` shows only that figure, for a table.
     """
@@ -233,15 +224,6 @@ def device_tag(kind: str, name: str = "") -> dict[str, Any]:
     return {"family": family, "label": short_device(name) or {"cpu": "CPU", "cuda": "CUDA"}.get(family, kind), "name": name or kind}
 
 
-@register.filter
-def short_device(name: str) -> str:
-    """Return the commonly used part of the name: "NVIDIA H200" -> "H200", "AMD EPYC 9654 96-Core Processor" -> "EPYC 9654"."""
-    words = str(name or "").replace("(R)", "").replace("(TM)", "").replace("@", " @ ").split()
-    dropped = {"NVIDIA", "AMD", "Intel", "CPU", "Processor", "GeForce", "Corporation", "Virtual"}
-    words = words[: words.index("@")] if "@" in words else words
-    return " ".join(w for w in words if w not in dropped and not w.lower().endswith("-core"))
-
-
 @register.inclusion_tag("partials/class_tag.html")
 def class_tag(name: str, share: float | None = None) -> dict[str, Any]:
     return {"name": name, "title": CLASSES.get(name, ""), "share": None if share is None else f"{share * 100:.0f} %"}
@@ -279,30 +261,6 @@ def problems_tag(problems: list[Any], title: str = "", target: str = "") -> dict
     return {"problems": problems, "title": title, "target": target}
 
 
-@register.filter
-def ms(value: float | None) -> str:
-    """Format milliseconds in the most readable unit, with three significant figures."""
-    if value is None:
-        return "–"
-    scaled, unit = (value / 1000, "s") if value >= 1000 else (value, "ms") if value >= 1 else (value * 1000, "µs")
-    return f"{scaled:.3g} {unit}" if scaled < 999.5 else f"{scaled:.0f} {unit}"
-
-
-@register.filter
-def seconds(value: float | None) -> str:
-    """Format an elapsed time for people, as in 0.8 s, 12 s, 3 min 20 s and 2 h 5 min."""
-    if value is None:
-        return "–"
-    if value < 10:
-        return f"{value:.1f} s"
-    whole = round(value)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
 @register.simple_tag
 def progress(spent: float | None, expected: float | None = None) -> str:
     """Format progress against the usual duration, as in "12 s of about 20 s". If it takes longer than usual, say so. The wording matches
@@ -311,74 +269,6 @@ def progress(spent: float | None, expected: float | None = None) -> str:
     if expected is None or spent is None:
         return shown
     return f"{shown} of about {seconds(expected)}" if spent <= expected else f"{shown}, longer than the usual {seconds(expected)}"
-
-
-@register.filter
-def duration(thing: Any) -> str:
-    """Format the time between `started_at` and `finished_at` of a run or a verification."""
-    if not thing.started_at or not thing.finished_at:
-        return "–"
-    return seconds((thing.finished_at - thing.started_at).total_seconds())
-
-
-@register.filter
-def bytes(value: float | None) -> str:
-    if value is None:
-        return "–"
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024 or unit == "GiB":
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.3g} {unit}"
-        value /= 1024
-    return ""
-
-
-@register.filter
-def plain(name: str) -> str:
-    """Normalise a name for comparison, so "Layer norm" and "layer_norm" are equal."""
-    return name.replace("_", " ").casefold()
-
-
-@register.filter
-def sentence(text: str) -> str:
-    """Turn a clause from an engine into a sentence."""
-    return text and text[0].upper() + text[1:] + ("" if text[-1] in ".!?…" else ".")
-
-
-@register.filter
-def grouped(value: int | None) -> str:
-    """Group digits with non-breaking spaces: 1234567 -> "1 234 567"."""
-    return "–" if value is None else f"{value:,}".replace(",", "\u202f")
-
-
-@register.filter
-def whole(value: float | None) -> str:
-    """Round and group an averaged count: 12345.6 -> "12 346"."""
-    return grouped(None if value is None else round(value))
-
-
-@register.filter
-def counted(value: Any, noun: str) -> str:
-    """Return a number, or the length of a list, with its noun.
-
-    `{{ 1|counted:"run" }}` is "1 run"; `"entry,entries"` gives an irregular plural.
-    """
-    one, _, many = noun.partition(",")
-    try:
-        number = 0 if value is None or value == "" else int(value) if isinstance(value, (int, float, str)) else len(value)
-    except ValueError:  # user input
-        return f"{value} {many or one + 's'}"
-    return f"{grouped(number)} {one if number == 1 else many or one + 's'}"
-
-
-@register.filter
-def ticked(text: str) -> SafeString:
-    """Return the text with `this` marked as code."""
-    return mark_safe(re.sub(r"(?<!`)`([^`\n]+)`(?!`)", r"<code>\1</code>", escape(text)))
-
-
-@register.filter
-def percent(value: float | None) -> str:
-    return "–" if value is None else f"{value * 100:.0f} %"
 
 
 @register.simple_tag(takes_context=True)

@@ -34,7 +34,7 @@ def folders(given: Sequence[Path], agreed_by: str = "") -> Iterator[tuple[str, R
         for path in traces:
             known = path.parent / AGREEMENT
             if not known.exists() and not agreed_by.strip():
-                raise NoSource("state with --agreed-by who agreed that these runs may be learned from: it is recorded in every row")
+                raise NoSource("state with --agreed-by who agreed that models may be trained on these runs: it is recorded in every row")
             yield str(path.parent), _trace(path.parent, known if known.exists() else None, agreed_by)
 
 

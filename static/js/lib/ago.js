@@ -1,3 +1,4 @@
+// @ts-check
 // Keeps <time data-ago datetime="..."> current, worded as on the server (webapp/ui/tags.py).
 export function ago(date, now = Date.now()) {
   const seconds = Math.max(0, Math.round((now - date.getTime()) / 1000));
@@ -18,11 +19,11 @@ export function clock(seconds) {
 
 function refresh() {
   const now = Date.now();
-  for (const time of document.querySelectorAll("time[data-ago]")) {
+  for (const time of /** @type {NodeListOf<HTMLTimeElement>} */ (document.querySelectorAll("time[data-ago]"))) {
     const text = ago(new Date(time.dateTime), now);
     if (time.textContent !== text) time.textContent = text;
   }
-  for (const time of document.querySelectorAll("[data-since]")) {
+  for (const time of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-since]"))) {
     const text = clock((now - Date.parse(time.dataset.since)) / 1000);
     if (time.textContent !== text) time.textContent = text;
   }

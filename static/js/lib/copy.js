@@ -1,3 +1,4 @@
+// @ts-check
 // <button data-copy="text"> or <button data-copy-from="#selector">: copies the text and confirms it on the button and to screen readers.
 import { say } from "./say.js";
 
@@ -15,9 +16,9 @@ export async function copyText(text) {
 }
 
 document.addEventListener("click", async (event) => {
-  const button = event.target.closest("[data-copy], [data-copy-from]");
+  const button = /** @type {HTMLElement | null} */ (/** @type {Element} */ (event.target).closest("[data-copy], [data-copy-from]"));
   if (!button) return;
-  const source = button.dataset.copyFrom && document.querySelector(button.dataset.copyFrom);
+  const source = button.dataset.copyFrom && /** @type {HTMLElement & { value?: string }} */ (document.querySelector(button.dataset.copyFrom));
   const label = button.querySelector("[data-copy-label]") ?? button;
   const before = (button.dataset.label ??= label.textContent);
   try {

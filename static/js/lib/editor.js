@@ -1,3 +1,4 @@
+// @ts-check
 // <textarea data-editor="python" id="..."> becomes an editor. The textarea remains the form's field and still works without this module.
 import {
   bracketMatching,
@@ -74,7 +75,12 @@ function typeOver(event, view) {
   return true;
 }
 
-// Turns `textarea` into an editor. `onChange(text)` is called after each change, whether by the person or by `setText`.
+/**
+ * Turns `textarea` into an editor.
+ * @param {HTMLTextAreaElement} textarea
+ * @param {{ label?: string, readOnly?: boolean, onChange?: (text: string) => void }} [options] - `onChange` is called after each change, whether by
+ *   the person or by `setText`.
+ */
 export function attachEditor(textarea, { label, readOnly = false, onChange = () => {} } = {}) {
   const host = document.createElement("div");
   host.className = "editor-host";
@@ -146,6 +152,6 @@ export const editorOf = (id) => editors.get(id);
 
 // Locations in an error box link into the editor ({% problems list target="id" %}).
 document.addEventListener("click", (event) => {
-  const place = event.target.closest("[data-goto]");
+  const place = /** @type {HTMLElement | null} */ (/** @type {Element} */ (event.target).closest("[data-goto]"));
   if (place) editors.get(place.dataset.goto)?.goto(Number(place.dataset.line), Number(place.dataset.column || 1));
 });

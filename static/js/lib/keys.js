@@ -1,5 +1,7 @@
+// @ts-check
 // Keyboard shortcuts. A page adds its own with `shortcut("x", "what it does", action)`, and they appear in the help (?). The two keys of a shortcut
 // such as "g r" are pressed one after the other. Shortcuts don't fire while somebody is typing in a field.
+/** @type {Map<string, { what: string, action: (event: KeyboardEvent) => void, group: string }>} */
 const shortcuts = new Map();
 let pending = "";
 let pendingTimer = null;
@@ -31,7 +33,7 @@ function press(event) {
 }
 
 export function showHelp() {
-  const dialog = document.getElementById("keyboard-help");
+  const dialog = /** @type {HTMLDialogElement | null} */ (document.getElementById("keyboard-help"));
   if (!dialog || dialog.open) return;
   const body = dialog.querySelector("[data-shortcuts]");
   body.replaceChildren();

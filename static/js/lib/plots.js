@@ -1,3 +1,4 @@
+// @ts-check
 // Draws Plotly charts in the page's colours. A page provides a box of fixed height and a function that builds the chart for a theme. This module
 // loads Plotly when the box comes into view, redraws when the theme changes or the box is resized, and makes the figures available as a table and by
 // keyboard.
@@ -11,6 +12,8 @@
 // The box is <div class="plot" aria-label="..."></div>, with a height set in the page's stylesheet. Arrow keys move through `points`, and Enter opens
 // one.
 import { say } from "./say.js";
+
+/** @typedef {{ trace: number, index: number, text: string, href?: string }} Point */
 
 const SERIES = 5;
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"];
@@ -36,11 +39,11 @@ export function themeOf() {
     return getComputedStyle(probe).color;
   };
   const names = ["text", "text-2", "text-3", "line", "line-strong", "page", "surface", "raised", "accent", "ok", "warn", "bad"];
+  /** @type {Record<string, string>} */
   const theme = Object.fromEntries(names.map((name) => [name, colour(name)]));
-  theme.series = Array.from({ length: SERIES }, (_, at) => colour(`series-${at + 1}`));
-  theme.font = getComputedStyle(document.body).fontFamily;
+  const series = Array.from({ length: SERIES }, (_, at) => colour(`series-${at + 1}`));
   probe.remove();
-  return theme;
+  return { ...theme, series, font: getComputedStyle(document.body).fontFamily };
 }
 
 // The style of the n-th series (0-based). The colour varies first, then the dash and symbol. No two of the first 25 differ in colour alone.
@@ -85,7 +88,15 @@ function seen(box) {
   });
 }
 
-// Draws the chart once the box is in view, and resolves to {box, Plotly, redraw}. Call `redraw` when the figures have changed.
+/** @typedef {ReturnType<typeof themeOf>} Theme */
+
+/**
+ * Draws the chart once the box is in view, and resolves to {box, Plotly, redraw}, or to null if it could not be drawn. Call `redraw` when the figures
+ * have changed.
+ * @param {HTMLElement} box
+ * @param {(theme: Theme) => { data: object[], layout: object }} build
+ * @param {{ table?: () => { columns: string[], rows: (string | number | null)[][] }, points?: () => Point[] }} [ways] - other ways to the figures
+ */
 export async function draw(box, build, { table, points } = {}) {
   if (table) tabulate(box, table);
   await seen(box);

@@ -1,3 +1,4 @@
+// @ts-check
 // <div class="tabs" role="tablist"> of <button role="tab" aria-controls="id">: arrow keys move between tabs. If the tablist has data-hash, the URL's
 // hash names the selected tab. Also works for content that is swapped in later.
 export function selectTab(tab, { focus = false } = {}) {
@@ -15,12 +16,12 @@ export function selectTab(tab, { focus = false } = {}) {
 }
 
 document.addEventListener("click", (event) => {
-  const tab = event.target.closest("[role=tab]");
+  const tab = /** @type {Element} */ (event.target).closest("[role=tab]");
   if (tab) selectTab(tab);
 });
 
 document.addEventListener("keydown", (event) => {
-  const tab = event.target.closest?.("[role=tab]");
+  const tab = /** @type {Element} */ (event.target).closest?.("[role=tab]");
   if (!tab) return;
   const tabs = [...tab.closest("[role=tablist]").querySelectorAll("[role=tab]")];
   const at = tabs.indexOf(tab);

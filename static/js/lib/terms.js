@@ -1,3 +1,4 @@
+// @ts-check
 // Links to the glossary (webapp/ui/glossary.py). With scripts, a link opens the help at its term, so nobody leaves the page.
 import { showHelp } from "./keys.js";
 
@@ -14,7 +15,7 @@ export function term(key, words) {
 }
 
 document.addEventListener("click", (event) => {
-  const link = event.target.closest?.("a[data-term]");
+  const link = /** @type {HTMLAnchorElement | null} */ (/** @type {Element} */ (event.target).closest?.("a[data-term]"));
   const place = link && document.getElementById(`help-${link.dataset.term}`);
   if (!place || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();

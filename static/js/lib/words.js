@@ -6,5 +6,5 @@ export const noun = (number, one, many = plural(one)) => (number === 1 ? one : m
 
 export const counted = (number, one, many = plural(one)) => `${number.toLocaleString("en")} ${noun(number, one, many)}`;
 
-// Turns a clause from an engine into a sentence, like `sentence` in webapp/ui/tags.py.
+// Turns a clause from an engine into a sentence, like `sentence` in webapp/ui/figures.py.
 export const sentence = (text) => text && text[0].toUpperCase() + text.slice(1) + (/[.!?…]$/.test(text) ? "" : ".");

@@ -1,3 +1,4 @@
+// @ts-check
 // The candidate's own page: the folds of its diff, its timeline, and keys for stepping to the next candidate.
 import { diffKeys, wireDiffs } from "./diff.js";
 import { mountTimelines } from "../timeline/mount.js";
@@ -8,7 +9,7 @@ diffKeys(wireDiffs(root), shortcut);
 mountTimelines(root);
 
 root.addEventListener("click", (event) => {
-  if (event.target.closest("[data-open-dialog]")) document.getElementById("run-yourself").showModal();
+  if (/** @type {Element} */ (event.target).closest("[data-open-dialog]")) /** @type {HTMLDialogElement} */ (document.getElementById("run-yourself")).showModal();
 });
 
-for (const link of root.querySelectorAll("[data-step]")) shortcut(link.dataset.step, link.rel === "next" ? "next candidate" : "previous candidate", () => link.click());
+for (const link of /** @type {NodeListOf<HTMLAnchorElement>} */ (root.querySelectorAll("[data-step]"))) shortcut(link.dataset.step, link.rel === "next" ? "next candidate" : "previous candidate", () => link.click());

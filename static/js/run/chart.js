@@ -1,3 +1,4 @@
+// @ts-check
 // Plots the speedup of each attempt with its interval. A cross marks a program that was refused or wrong and gives the reason.
 import { svg } from "./dom.js";
 import { bestCandidate } from "./store.js";
@@ -77,7 +78,7 @@ export class Chart {
 
     const champion = bestCandidate(state);
     const reached = candidates.find((one) => one.number === selected) ?? champion ?? candidates.at(-1);
-    const focused = this.box.contains(document.activeElement) ? document.activeElement.dataset?.number : null;
+    const focused = this.box.contains(document.activeElement) ? /** @type {HTMLElement | SVGElement} */ (document.activeElement).dataset?.number : null;
     candidates.forEach((candidate, index) => children.push(this.point(candidate, x(index), y, floor, candidate === champion, candidate.number === selected, step, candidate === reached)));
     const none = state.run.state === "finished" ? "no attempt was made" : `attempts appear here${width < NARROW ? "" : ", each with its interval"}`;
     if (!candidates.length) children.push(svg("text", { class: "tick", x: LEFT + 12, y: HEIGHT / 2 }, none));

@@ -1,9 +1,11 @@
+// @ts-check
 // Highlights code in messages. The parsers are loaded when the first code scrolls into view.
 import { h } from "./dom.js";
 
 const LANGUAGES = { python: "python", py: "python", cpp: "cpp", "c++": "cpp", c: "cpp", cuda: "cpp", cu: "cpp", triton: "python" };
 const MOST = 60000; // in characters; longer code stays plain so that it renders quickly
 
+/** @type {Promise<typeof import("../../vendor/highlight.js")> | null} */
 let parsers = null;
 
 // Returns a <pre> that shows the code as plain text immediately, and highlighted once the parsers are loaded.

@@ -1,3 +1,4 @@
+// @ts-check
 // Receives a run's events, each exactly once and in order, even if the network fails.
 //
 // Websocket: {"type":"open","since":N} -> {"type":"events","events":[...],"last":M,"head":H}, acknowledged from time to time by
@@ -16,7 +17,12 @@ export class Connection {
   // `take(events, head)` applies the events and returns false at a gap. `status(name, words)` is called with "live", "polling", "offline" or
   // "refused".
   constructor({ socketUrl, eventsUrl, cursor, take, status, random = Math.random }) {
-    Object.assign(this, { socketUrl, eventsUrl, cursor, take, status, random });
+    this.socketUrl = socketUrl;
+    this.eventsUrl = eventsUrl;
+    this.cursor = cursor;
+    this.take = take;
+    this.status = status;
+    this.random = random;
     this.tries = 0;
     this.stopped = false;
     this.socket = null;

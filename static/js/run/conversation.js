@@ -1,3 +1,4 @@
+// @ts-check
 // Shows the entries in the order of the trace, streams texts, and follows the end until the reader scrolls away.
 import { AGENTS, cutLines, ENTRIES, QUIET, summaryOf, tickStage } from "./entries.js";
 import { CopyMenu } from "./copying.js";
@@ -12,7 +13,14 @@ const HEIGHTS = { llm: 30, span: 44, artefact: 30, profile: 30, state: 30, contr
 
 export class Conversation {
   constructor({ state, scroller, list, follow, newer, now, forks }) {
-    Object.assign(this, { state, scroller, list, follow, newer, now, forks }); // `forks` says whether the reader may fork the run
+    // `forks` says whether the reader may fork the run
+    this.state = state;
+    this.scroller = scroller;
+    this.list = list;
+    this.follow = follow;
+    this.newer = newer;
+    this.now = now;
+    this.forks = forks;
     this.unseen = 0;
     this.following = true;
     this.selected = null; // id of the entry that a link or a step has selected

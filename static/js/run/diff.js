@@ -1,3 +1,4 @@
+// @ts-check
 // Behaviour shared by all diffs: loading parts as the reader scrolls, folds, hunks, keyboard navigation by line, and copying without the gutter.
 import { say } from "../lib/say.js";
 import { counted } from "../lib/words.js";
@@ -133,7 +134,9 @@ async function unfoldAll(button) {
 
 // Hunks and lines
 
-const stickyHeight = (diff) => (diff.querySelector(".diff-bar")?.offsetHeight ?? 0) + (document.querySelector(".bar")?.offsetHeight ?? 0);
+/** @param {HTMLElement | null} element */
+const heightOf = (element) => element?.offsetHeight ?? 0;
+const stickyHeight = (diff) => heightOf(diff.querySelector(".diff-bar")) + heightOf(document.querySelector(".bar"));
 
 function showRow(row) {
   row.scrollIntoView({ block: "center", behavior: "instant" });
@@ -264,7 +267,7 @@ function chooseSide(event) {
 
 function copied(event) {
   const selection = getSelection();
-  const table = selection.rangeCount && selection.anchorNode?.parentElement?.closest(".diff-table");
+  const table = /** @type {HTMLElement | null} */ (selection.rangeCount ? selection.anchorNode?.parentElement?.closest(".diff-table") : null);
   if (!table) return;
   const side = table.classList.contains("split") ? table.dataset.selects ?? "new" : "";
   const cells = selection.getRangeAt(0).cloneContents().querySelectorAll(`td.src${side ? `.${side}` : ""}`);

@@ -387,7 +387,7 @@
  * @property {string} [text] - a paragraph
  * @property {string} [grade] - how good the evidence is
  * @property {Array<Object<string, any>>} [faults] - causes, most expensive first
- * @property {Array<string>} [methods] - strategies that the catalogue allows, in order
+ * @property {Array<string>} [methods] - applicable strategies of the catalogue, in order
  * @property {Object<string, number>} [groups] - milliseconds per call in each step's kernels; absent if unknown
  * @property {Array<DocumentRef>} [documents] - passages that the diagnosis used; absent if there are none
  */

@@ -1,3 +1,4 @@
+// @ts-check
 // Searches the whole trace. The server does the search, so rows that are not in the document are found too, and the page jumps to them.
 import { h, setText } from "./dom.js";
 import { needlesOf } from "./findings.js";
@@ -12,7 +13,11 @@ const WHERE = { prompt: "in its prompt", reply: "in its reply", reasoning: "in i
 export class Finder {
   // `entryOf(seq)` returns the item of an event, `go(item, hit, needles)` selects an item, and `url` is the server's search endpoint.
   constructor({ root, url, state, conversation, entryOf, go }) {
-    Object.assign(this, { url, state, conversation, entryOf, go });
+    this.url = url;
+    this.state = state;
+    this.conversation = conversation;
+    this.entryOf = entryOf;
+    this.go = go;
     this.part = (name) => root.querySelector(`[data-part="${name}"]`);
     this.form = this.part("find");
     this.input = this.form.elements.q;
@@ -49,7 +54,7 @@ export class Finder {
 
   query() {
     const given = new URLSearchParams();
-    for (const [name, value] of new FormData(this.form)) if (value) given.set(name, value);
+    for (const [name, value] of new FormData(this.form)) if (value) given.set(name, String(value));
     return given.toString();
   }
 
@@ -84,7 +89,10 @@ export class Finder {
 
   clear() {
     this.asked?.abort();
-    Object.assign(this, { places: [], at: -1, answered: "", found: null });
+    this.places = [];
+    this.at = -1;
+    this.answered = "";
+    this.found = null;
     this.conversation.find(null);
     this.part("hits").hidden = true;
     this.part("find-close").hidden = true;
@@ -111,7 +119,11 @@ export class Finder {
       return;
     }
     const kept = again ? this.places[this.at] : null;
-    Object.assign(this, { found, places: found.places, answered: query, searched: found.head, searchedAt: Date.now() });
+    this.found = found;
+    this.places = found.places;
+    this.answered = query;
+    this.searched = found.head;
+    this.searchedAt = Date.now();
     this.needles = needlesOf(this.input.value) ?? { words: [], exact: [] };
     this.at = kept == null ? -1 : found.places.indexOf(kept);
     this.conversation.find(this.needles);

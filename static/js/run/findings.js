@@ -1,3 +1,4 @@
+// @ts-check
 // Highlights search hits in the rows that are in the document. The CSS Custom Highlight API leaves the elements unchanged.
 const MOST = 2000;
 
@@ -8,7 +9,7 @@ export function rangesIn(row, { words, exact }, most = MOST) {
   const walker = document.createTreeWalker(row?.querySelector(".entry-body") ?? row, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     nodes.push([text.length, walker.currentNode]);
-    text += walker.currentNode.data;
+    text += /** @type {Text} */ (walker.currentNode).data;
   }
   const lower = text.toLowerCase().length === text.length ? text.toLowerCase() : text;
   const found = [];
@@ -22,6 +23,7 @@ export function rangesIn(row, { words, exact }, most = MOST) {
 
 function rangeOf(nodes, start, end) {
   const range = new Range();
+  /** @returns {[node: Text, offset: number]} */
   const place = (offset, last) => {
     let low = 0;
     let high = nodes.length - 1;

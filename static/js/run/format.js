@@ -1,5 +1,5 @@
 // @ts-check
-// Formats figures and verdicts with the same wording as webapp/ui/tags.py.
+// Formats figures and verdicts with the same wording as webapp/ui/tags.py and figures.py.
 import { h } from "./dom.js";
 
 export const STATUSES = {

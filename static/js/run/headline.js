@@ -1,6 +1,6 @@
 // @ts-check
 // Computes the headline of a run or candidate: its outcome, how certain it is, and the speedup over the best measured baseline.
-// webapp/runs/pages/headline.py computes the same for a run that is not being watched.
+// webapp/runs/headline.py computes the same for a run that is not being watched.
 import { h } from "./dom.js";
 import { speedupText } from "./format.js";
 
@@ -69,7 +69,7 @@ export function outcomeChip({ outcome }) {
   return h("span", { class: `chip ${tone} outcome` }, h("span", { class: "sign", "aria-hidden": "true" }, sign), word);
 }
 
-// What a run that ended early needs to continue, in the wording of webapp.runs.pages.headline.to_go_on.
+// What a run that ended early needs to continue, in the wording of webapp.runs.headline.to_go_on.
 export function toGoOn({ state, outcome, reason, workflow }) {
   if (state !== "finished" || workflow === "verify") return "";
   if (outcome === "out_of_budget") return "To continue, raise the budget.";

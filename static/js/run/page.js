@@ -1,3 +1,4 @@
+// @ts-check
 // A run's live page. Events are applied to the state as they arrive, and changes are drawn in the next frame.
 import { Connection } from "./connection.js";
 import { Chart } from "./chart.js";
@@ -23,6 +24,7 @@ const SHORT = 200; // up to this many events, the live connection is just as fas
 
 const root = document.getElementById("run");
 const config = { ...JSON.parse(document.getElementById("run-config").textContent), timelineWorker: root.dataset.timelineWorker };
+/** @returns {HTMLElement} */
 const part = (name) => root.querySelector(`[data-part="${name}"]`);
 
 // Elapsed times follow the server's clock, because this machine's clock may be wrong.
@@ -187,7 +189,7 @@ function showConnection(name, said = "") {
 function showView(name, wish = true) {
   if (!wish) return;
   root.dataset.view = name;
-  for (const button of root.querySelectorAll("[data-view-button]")) button.setAttribute("aria-pressed", String(button.dataset.viewButton === name));
+  for (const button of /** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll("[data-view-button]"))) button.setAttribute("aria-pressed", String(button.dataset.viewButton === name));
 }
 
 function collapseAll() {
@@ -197,11 +199,12 @@ function collapseAll() {
 }
 
 root.addEventListener("click", (event) => {
-  const view = event.target.closest("[data-view-button]");
+  const target = /** @type {Element} */ (event.target);
+  const view = /** @type {HTMLElement | null} */ (target.closest("[data-view-button]"));
   if (view) showView(view.dataset.viewButton);
-  if (event.target.closest("[data-part=pane-follow]")) go({ tab: selection.tab });
-  if (event.target.closest("[data-part=collapse]")) collapseAll();
-  if (event.target.closest("[data-open-dialog]")) document.getElementById("run-yourself").showModal();
+  if (target.closest("[data-part=pane-follow]")) go({ tab: selection.tab });
+  if (target.closest("[data-part=collapse]")) collapseAll();
+  if (target.closest("[data-open-dialog]")) /** @type {HTMLDialogElement} */ (document.getElementById("run-yourself")).showModal();
 });
 
 function step(by) {

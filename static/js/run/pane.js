@@ -1,3 +1,4 @@
+// @ts-check
 // The right pane shows the selected candidate's diff, report, timeline and kernels. The server renders and escapes the fragments for the diff, report
 // and kernels. The timeline is drawn here.
 import { chip } from "./format.js";
@@ -13,7 +14,10 @@ const figuresOfVerdict = (candidate, report = null) => (candidate?.speedup ? fig
 
 export class Pane {
   constructor({ root, config, reports, onTab }) {
-    Object.assign(this, { root, config, reports, onTab });
+    this.root = root;
+    this.config = config;
+    this.reports = reports;
+    this.onTab = onTab;
     this.part = (name) => root.querySelector(`[data-part="${name}"]`);
     this.body = this.part("pane-body");
     this.shownKey = "";
@@ -30,7 +34,7 @@ export class Pane {
     const list = this.part("pane-tabs");
     list.replaceChildren(...this.tabs.values());
     // lib/tabs.js moves the selection by click and arrow keys. All tabs share one panel, so no tab has aria-controls.
-    list.addEventListener("tabselect", (event) => this.onTab(event.target.dataset.tab));
+    list.addEventListener("tabselect", (event) => this.onTab(/** @type {HTMLElement} */ (event.target).dataset.tab));
   }
 
   // `subject` is a candidate's number or "reference", or null if there is nothing to show yet.
@@ -167,7 +171,7 @@ export class Pane {
   changed(event) {
     const form = event.target.closest("form[data-diff-form]");
     if (!form) return;
-    this.choose(new URLSearchParams(new FormData(form)));
+    this.choose(new URLSearchParams([...new FormData(form)].map(([name, value]) => [name, String(value)])));
   }
 
   choose(params) {

@@ -1,3 +1,4 @@
+// @ts-check
 // Steps through the entries of one kind (decisions, failures, improvements) and to the best result.
 import { setText } from "./dom.js";
 import { shortcut } from "../lib/keys.js";
@@ -16,7 +17,14 @@ const KINDS = {
 export class Steps {
   // `go(item)` selects an entry.
   constructor({ state, conversation, select, count, previous, next, best, go }) {
-    Object.assign(this, { state, conversation, select, count, previous, next, best, go });
+    this.state = state;
+    this.conversation = conversation;
+    this.select = select;
+    this.count = count;
+    this.previous = previous;
+    this.next = next;
+    this.best = best;
+    this.go = go;
     previous.addEventListener("click", () => this.step(select.value, -1));
     next.addEventListener("click", () => this.step(select.value, 1));
     best.addEventListener("click", () => this.toBest());

@@ -1,3 +1,4 @@
+// @ts-check
 // A virtual list, which keeps only the rows near the view in the document. Row heights differ and are estimated until they are measured. The
 // browser's scroll anchoring keeps the visible text in place while the heights above it become known.
 import { h } from "./dom.js";
@@ -62,7 +63,11 @@ export class Heights {
 export class VirtualList {
   // `estimate(index)` returns a height in pixels and `build(index)` an element. `drawn()` is called after rows were added or removed.
   constructor({ scroller, list, estimate, build, drawn = () => {} }) {
-    Object.assign(this, { scroller, list, estimate, build, drawn });
+    this.scroller = scroller;
+    this.list = list;
+    this.estimate = estimate;
+    this.build = build;
+    this.drawn = drawn;
     this.heights = new Heights();
     this.rows = new Map(); // index -> element
     this.indexes = new WeakMap(); // element -> index

@@ -1,3 +1,4 @@
+// @ts-check
 // Handles the pointer and the wheel on a lane, as in Perfetto. Dragging measures, shift-drag (or the middle button) pans, ctrl-wheel zooms at the
 // pointer, shift-wheel pans, and the plain wheel scrolls the rows. Touch: one finger pans, two zoom, and a long press followed by a drag measures.
 import { AXIS } from "./rows.js";
@@ -7,7 +8,8 @@ const SNAP = 5; // in px; a measured edge snaps to an event's start or end withi
 
 export class Input {
   constructor(box, lane) {
-    Object.assign(this, { box, lane });
+    this.box = box;
+    this.lane = lane;
     this.pointers = new Map();
     this.at = null; // the position of the pointer over the canvas
     this.listen();

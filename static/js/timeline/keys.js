@@ -1,8 +1,10 @@
+// @ts-check
 // The keyboard shortcuts of a timeline. They always work on its canvas. On the timeline's own page, they work anywhere and are listed in the help.
 import { shortcut } from "../lib/keys.js";
 
 const STEP = 1.25;
 
+/** @type {[key: string, what: string, action: (box: TimelineView) => void][]} */
 const KEYS = [
   ["w", "zoom in", (box) => box.zoom(1 / STEP, box.pointed())],
   ["s", "zoom out", (box) => box.zoom(STEP, box.pointed())],

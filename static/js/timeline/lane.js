@@ -1,3 +1,4 @@
+// @ts-check
 // One timeline in a box: its header, minimap, labels and canvas. The box (view.js) determines the range that all its lanes show.
 import { counted } from "../lib/words.js";
 import { h } from "../run/dom.js";
@@ -17,7 +18,11 @@ export const graphNote = (launches) => `The kernels inside ${counted(launches, "
 
 export class Lane {
   constructor(box, index, config) {
-    Object.assign(this, { box, index, config, name: config.name, sha: config.sha ?? /[0-9a-f]{64}/.exec(config.url)?.[0] ?? "" });
+    this.box = box;
+    this.index = index;
+    this.config = config;
+    this.name = config.name;
+    this.sha = config.sha ?? /[0-9a-f]{64}/.exec(config.url)?.[0] ?? "";
     this.offset = 0; // position of the box's 0 on this timeline's own clock, in ns
     this.selected = this.hover = -1;
     this.partners = [];

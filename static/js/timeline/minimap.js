@@ -1,3 +1,4 @@
+// @ts-check
 // The whole span at a glance: how busy each device was, which part is on the screen, and where the marks are. In a comparison, the span covers both
 // aligned timelines, so the same position in both strips is the same moment.
 import { busyWithin } from "./tracks.js";
@@ -12,7 +13,9 @@ export class Minimap {
 
   // `whole` is the range of the strip: {from, to} on the timeline's own clock, in ns. The recording goes from 0 to `span`.
   use(model, devices, span, whole) {
-    Object.assign(this, { model, span, whole });
+    this.model = model;
+    this.span = span;
+    this.whole = whole;
     const tracks = devices.map((device) => device.rows.map((row) => model.firstTrack[row.index]));
     this.bands = tracks.length > MOST_BANDS ? [tracks.flat()] : tracks;
   }
@@ -29,7 +32,9 @@ export class Minimap {
     const ratio = devicePixelRatio || 1;
     const { clientWidth: width, clientHeight: height } = this.canvas;
     if (!width || !height) return;
-    Object.assign(this, { width, height, ratio });
+    this.width = width;
+    this.height = height;
+    this.ratio = ratio;
     this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(height * ratio);
     const step = (this.whole.to - this.whole.from) / width;

@@ -1,3 +1,4 @@
+// @ts-check
 // The timeline's own page: shortcuts that work anywhere, a URL that reflects the view, and Open in Perfetto.
 import { keysOnPage } from "./keys.js";
 import { readLink, writeLink } from "./link.js";
@@ -60,7 +61,7 @@ box.ready.then((drawn) => {
   addEventListener("hashchange", () => location.hash !== written && follow());
 });
 
-for (const button of root.querySelectorAll("[data-perfetto]")) {
+for (const button of /** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll("[data-perfetto]"))) {
   const status = document.getElementById(button.getAttribute("aria-describedby"));
   button.addEventListener("click", () =>
     openInPerfetto({

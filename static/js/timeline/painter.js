@@ -1,3 +1,4 @@
+// @ts-check
 // Draws one timeline on a canvas that covers only the visible part. Boxes are written as pixels, one line of pixels per track, which is then
 // stretched to the track's height. A frame therefore costs the same for any number of events.
 import { ceiling, columns } from "./counters.js";
@@ -16,7 +17,7 @@ export class Painter {
   constructor(canvas) {
     this.canvas = canvas;
     this.context = canvas.getContext("2d", { alpha: false });
-    this.strip = document.createElement("canvas");
+    this.strip = /** @type {HTMLCanvasElement & { shows?: unknown[] }} */ (document.createElement("canvas"));
     this.stripContext = this.strip.getContext("2d");
     this.frame = new Frame();
     this.names = [];
@@ -33,12 +34,14 @@ export class Painter {
       this.colourOf = colours(model);
       this.names = model.header.names.map((name) => [name.replace(/^void /, ""), shortName(name)]);
     }
-    Object.assign(this, { lines: laid.lines, track });
+    this.lines = laid.lines;
+    this.track = track;
   }
 
   resize(width, height) {
     this.ratio = Math.min(3, devicePixelRatio || 1);
-    Object.assign(this, { width, height });
+    this.width = width;
+    this.height = height;
     this.pixels = Math.max(1, Math.round(width * this.ratio));
     this.canvas.width = this.pixels;
     this.canvas.height = Math.round(height * this.ratio);

@@ -1,3 +1,4 @@
+// @ts-check
 // The colours of a timeline, as CSS text for the canvas and as pixels for the strips. A kernel's colour depends only on its name, so it is the same
 // in the reference and in the candidate.
 const HUES = 16;
@@ -21,6 +22,7 @@ export class Palette {
       dot.fillRect(0, 0, 1, 1);
       return [...dot.getImageData(0, 0, 1, 1).data];
     };
+    /** @param {number[]} rgb */
     const text = ([r, g, b]) => `rgb(${r} ${g} ${b})`;
     this.text = Object.fromEntries([...NAMED, "timeline-label", "timeline-range-label"].map((name) => [name, text(resolve(name))]));
     const surface = resolve("surface");

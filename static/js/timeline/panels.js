@@ -1,3 +1,4 @@
+// @ts-check
 // The panels below the canvas: the selected event, marks, and the figures of the measured or visible range, which are computed once the view comes to
 // rest.
 import { saveCsv } from "../lib/csv.js";
@@ -149,7 +150,11 @@ export class Panels {
     );
   }
 
-  // `calls` holds the results of compare.iterations for figures per call, or nulls for totals.
+  /**
+   * @param {ReturnType<typeof differences>[]} wholes - the sums of both timelines, by group
+   * @param {(ReturnType<typeof import("./compare.js").iterations> | null)[]} calls - for figures per call, or nulls for totals
+   * @param {string} caption
+   */
   showDifferences([a, b], calls, caption) {
     const { lanes } = this.box;
     const rows = differences(a, b, calls.map((known) => known?.count ?? 1));

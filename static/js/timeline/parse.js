@@ -1,3 +1,4 @@
+// @ts-check
 // Reads the columnar timeline format of verifier/profiling/timeline.py as typed arrays over the received bytes, and checks it before anything is
 // drawn. Runs in a worker if the file is large. Throws an Error with a sentence if the bytes are not a timeline.
 import { correlations, hiddenGraphs, launches } from "./links.js";
@@ -8,17 +9,22 @@ const MAGIC = "STWTL1\n";
 const ARRAYS = { f8: Float64Array, u4: Uint32Array, u2: Uint16Array, u1: Uint8Array };
 const COLUMNS = { start: "f8", duration: "f8", name: "u4", row: "u2", kind: "u1", correlation: "u4", depth: "u2", detail: "u4" };
 
+/**
+ * @typedef {{ start: Float64Array, duration: Float64Array, name: Uint32Array, row: Uint16Array, kind: Uint8Array, correlation: Uint32Array,
+ *   depth: Uint16Array, detail: Uint32Array }} Columns
+ */
+
+/** @param {ArrayBuffer} buffer */
 export function parse(buffer) {
   const { header, columns } = read(buffer);
   check(header, columns);
   header.counters = counters(buffer, header);
   const tracks = buildTracks(header, columns);
   const links = correlations(tracks.columns.correlation);
-  const model = { header, count: tracks.columns.start.length, ...tracks, links };
-  model.launch = launches(model);
-  model.hiddenGraphs = hiddenGraphs(model);
-  model.levels = buildLevels(model);
-  return model;
+  const drawn = { header, count: tracks.columns.start.length, ...tracks, links };
+  const launched = { ...drawn, launch: launches(drawn) };
+  const model = { ...launched, hiddenGraphs: hiddenGraphs(launched) };
+  return { ...model, levels: buildLevels(model) };
 }
 
 function read(buffer) {
@@ -36,7 +42,7 @@ function read(buffer) {
   if (header?.version !== 1) throw new Error(`this page cannot draw version ${header?.version} of the timeline format`);
   if (![header.columns, header.rows, header.names, header.kinds].every(Array.isArray)) throw new Error("the timeline is damaged: its header lacks columns, rows, names or kinds");
   const base = Math.ceil((begin + length) / 8) * 8;
-  const columns = {};
+  const columns = /** @type {Columns} */ ({});
   for (const { name, dtype, offset, length: count } of header.columns) {
     if (COLUMNS[name] !== dtype) continue; // a column added by a newer writer
     const Type = ARRAYS[dtype];

@@ -1,3 +1,4 @@
+// @ts-check
 // The lines of a timeline: group headings (a GPU, the CUDA calls, the ranges) and their rows, with their positions. Labels are HTML, so that they can
 // be read by screen readers and folded with the keyboard.
 import { h, setText } from "../run/dom.js";
@@ -21,7 +22,10 @@ export const counterKey = (counter) => `counter:${counter.group} / ${counter.nam
 // one line with the activity of all their rows. `pinned` rows come first, `hidden` ones aren't shown, and all others must contain the text `filter`.
 export class Choice {
   constructor() {
-    Object.assign(this, { folded: new Set(), pinned: new Set(), hidden: new Set(), filter: "" });
+    this.folded = new Set();
+    this.pinned = new Set();
+    this.hidden = new Set();
+    this.filter = "";
   }
 
   shows(key) {
@@ -57,7 +61,7 @@ export function layout(model, choice, track) {
     lines.push(line);
     y += line.height;
   };
-  for (const [name, members] of [...groups].sort(([a], [b]) => (b === PINNED) - (a === PINNED))) {
+  for (const [name, members] of [...groups].sort(([a], [b]) => Number(b === PINNED) - Number(a === PINNED))) {
     const heading = headingOf(model, name, members, choice, track, y);
     add(heading);
     if (heading.closed) continue;

@@ -1,3 +1,4 @@
+// @ts-check
 // Computes the figures of a range of the timeline, with times in nanoseconds. The functions are generators that pause every few thousand events, so
 // that counting a million events never delays a frame. `inSlices` runs them.
 import { busyWithin, firstReaching } from "./tracks.js";
@@ -69,7 +70,10 @@ export function* byName(model, rows, from, to, category = () => "") {
   return yield* byGroup(model, rows, from, to, { key: (event) => name[event], label: (key) => names[key] }, category);
 }
 
-// Sums up the events in [from, to) by group key: count, total, shortest and longest time. Nested time counts only once, for the inner event.
+/**
+ * Sums up the events in [from, to) by group key: count, total, shortest and longest time. Nested time counts only once, for the inner event.
+ * @param {(event: number) => string} [category]
+ */
 export function* byGroup(model, rows, from, to, group, category = () => "") {
   const { start, duration, name } = model.columns;
   const sums = new Map();

@@ -1,3 +1,4 @@
+// @ts-check
 // Shows one timeline, or two on the same scale, in a box, and holds the visible range, selection, measurement and search. Each timeline is a lane.
 // For other modules, the box's `timeline` is this view, and `box.marks = [{start_ns, end_ns, label, id, sha?}]` are drawn. The box dispatches
 // `timeline:range` {sha, start_ns, end_ns, rows} when a range has been measured, and `timeline:mark` {id} when a mark has been clicked.
@@ -18,10 +19,15 @@ const LEAST_SPAN = 20; // smallest visible range in ns
 const REST = 120; // ms after the last move before the figures are computed
 
 export class TimelineView {
-  // `lanes` is [{url, name, sha?, own?}] for one or two timelines. For a single one, `url` and `name` suffice. `own` holds the names of the program's
-  // own kernels.
+  /**
+   * @param {HTMLElement & { timeline?: TimelineView }} element
+   * @param {{ url?: string, name?: string, worker?: string | null, lanes?: { url: string, name: string, sha?: string, own?: string[] }[] }} shown -
+   *   one or two `lanes`; for a single one, `url` and `name` suffice. `own` holds the names of the program's own kernels.
+   */
   constructor(element, { url, name = "", worker = null, lanes = [{ url, name }] }) {
-    Object.assign(this, { element, workerUrl: worker, lanesWanted: lanes.length });
+    this.element = element;
+    this.workerUrl = worker;
+    this.lanesWanted = lanes.length;
     this.range = { from: 0, to: 1 };
     this.grouping = "name"; // grouping of the table (groups.js)
     this.rowHeight = rememberedHeight();
@@ -357,7 +363,8 @@ export class TimelineView {
     tipElement.hidden = event < 0;
     if (event < 0) return;
     if (this.tipOf !== event || this.tipLane !== lane) tipElement.replaceChildren(...content());
-    Object.assign(this, { tipOf: event, tipLane: lane });
+    this.tipOf = event;
+    this.tipLane = lane;
     const frame = this.element.getBoundingClientRect();
     const canvas = lane.canvas.getBoundingClientRect();
     const x = Math.max(4, Math.min(canvas.left - frame.left + at.x + 14, frame.width - tipElement.offsetWidth - 4));

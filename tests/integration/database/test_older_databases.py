@@ -13,12 +13,13 @@ from django.core.management import call_command
 from django.db import connection
 
 from tests.older import KEPT, Older, client_of, exported
+from webapp.runs.headline import headline_of
 from webapp.runs.models import Candidate, Event, Run
 from webapp.runs.trace.projection import rebuild
 from webapp.supervisor.postgres import PostgresError, binaries
 
 # The fields that are determined by a run's events alone.
-PROJECTED = ("state", "outcome", "reason", "best_candidate", "speedup", "spent", "last_seq", "started_at", "finished_at")
+PROJECTED = ("state", "outcome", "reason", "best_candidate", "speedup", "headline", "gain", "spent", "last_seq", "started_at", "finished_at")
 NAME = "older"
 
 
@@ -68,6 +69,15 @@ def _restore(psql: Path, sql: bytes) -> None:
 def _rows(run_id: str) -> list[dict[str, object]]:
     candidates = Candidate.objects.filter(run=run_id).order_by("number").values("number", "sha", "strategy", "verdict", "verification__status")
     return [*Run.objects.filter(pk=run_id).values(*PROJECTED), *candidates]
+
+
+def test_migrated_runs_are_listed_by_their_headline(older: Older):
+    runs = list(Run.objects.filter(state="finished"))
+    found = {run.pk: headline_of(run) for run in runs}
+    assert {run.pk: (run.headline, run.gain) for run in runs} == {
+        pk: (one.outcome, one.first and pytest.approx(one.first.ratio)) for pk, one in found.items()
+    }
+    assert len({run.headline for run in runs}) > 1 and not Run.objects.exclude(state="finished").exclude(headline="").exists()
 
 
 def test_pages_open_and_runs_replay_and_export_as_before(older: Older, monkeypatch):

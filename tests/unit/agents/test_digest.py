@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent_fakes import TASK, report
 
 from agents.diagnosis import Diagnosis, Evidence
-from agents.roles import digest, measured, of_reference, source_knobs, steps
+from agents.roles import of_diagnosis, of_kernels, of_reference, source_knobs, steps
 from agents.roles.edits import helper
 from agents.roles.evidence import build_excerpt, failure_text
 from agents.roles.situation import Attempt, Edit, Plan, Situation
@@ -59,7 +59,7 @@ def test_a_rejection_shows_the_finding_with_its_line():
 
 def test_a_diagnosis_has_four_figures_at_most():
     evidence = [Evidence(figure=f"figure {n}", value=n, unit="%", means="because") for n in range(9)]
-    text = digest.diagnosis_text(Diagnosis(bottleneck="memory", text="Slow.", evidence=evidence, grade="counters"))
+    text = of_diagnosis.diagnosis_text(Diagnosis(bottleneck="memory", text="Slow.", evidence=evidence, grade="counters"))
     assert text.count("figure") == 4 and text.startswith("Class: memory (known from counters). Slow.") and "- figure 3: 3 % (because)" in text
 
 
@@ -88,7 +88,7 @@ def test_what_compiler_and_hardware_say():
         resources={"spill_load_bytes": 12}, metrics={"gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": 41.0, "l1tex__something.sum": 1e9},
     )  # fmt: skip
     profile = Profile(task="t", program="p", tool="nsys", iterations=5, wall_us_per_iteration=60, kernels=[kernel])
-    text = measured.resources_text(Attempt(1, None, Edit(SOURCE, "", "", ()), profile=profile))
+    text = of_kernels.resources_text(Attempt(1, None, Edit(SOURCE, "", "", ()), profile=profile))
     for said in (
         "96 registers",
         "12 bytes loaded by a thread",

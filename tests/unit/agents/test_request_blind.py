@@ -10,7 +10,7 @@ from agent_fakes import report
 from test_requests import H200, JOB, compiled, group, passed, situation
 
 from agents.floor import faster, floor_of, steps_text
-from agents.roles import digest, measured
+from agents.roles import digest, measured, of_device, of_diagnosis, of_kernels
 from agents.roles.best_program import best_text
 from agents.roles.fragments import fragments_text
 from agents.roles.host_cost import spent_text
@@ -30,6 +30,7 @@ from verifier.graph import Capture
 from verifier.jobs import KernelProfile
 from verifier.profiling.diagnosing import defects
 from verifier.profiling.diagnosing.defects import BY_LITTLE, DIFFERENT, wrong_result_text
+from verifier.profiling.nsight import counters
 from verifier.report import ObservedKernel, Trial
 from verifier.task import Admission
 
@@ -102,15 +103,15 @@ def test_pytorchs_own_error_is_told_before_any_program_exists():
 
 
 def test_a_device_says_how_many_clusters_it_can_hold_at_most():
-    said = digest.clusters(H200)
+    said = of_device.clusters(H200)
     assert "at most 66 of 2, 32 of 4, 16 of 8, 8 of 16 blocks" in said and "cudaOccupancyMaxActiveClusters" in said
-    assert digest.clusters(H200.model_copy(update={"capability": (8, 0)})) == ""
-    assert "resident at once" not in digest.clusters(H200.model_copy(update={"capability": (10, 0)})), "another layout"
+    assert of_device.clusters(H200.model_copy(update={"capability": (8, 0)})) == ""
+    assert "resident at once" not in of_device.clusters(H200.model_copy(update={"capability": (10, 0)})), "another layout"
 
 
 def test_shared_memory_is_that_of_a_block_in_bytes():
-    assert "shared memory: at most 232,448 bytes a block" in digest.device_text(H200)
-    assert "L2 of a core" in digest.device_text(DeviceFigures.cpu(4))
+    assert "shared memory: at most 232,448 bytes a block" in of_device.device_text(H200)
+    assert "L2 of a core" in of_device.device_text(DeviceFigures.cpu(4))
 
 
 def test_exchanges_of_a_recurrence_are_no_floor():
@@ -121,7 +122,7 @@ def test_exchanges_of_a_recurrence_are_no_floor():
 def test_the_share_of_waiting_for_memory_is_always_told():
     stalls = {"wait": 0.3, "barrier": 0.2, "short_scoreboard": 0.1, "math_pipe_throttle": 0.08, "long_scoreboard": 0.05, "drain": 0.04}
     kernel = KernelProfile(name="k", own=True, calls=1, total_us=1, mean_us=1, share=1.0, stalls=stalls)
-    said = measured._stalls(kernel)
+    said = of_kernels._stalls(kernel)
     assert "long scoreboard 5 %" in said and "math pipe" not in said and "others 12 %" in said
 
 
@@ -149,7 +150,7 @@ def test_a_result_that_is_off_by_little_is_not_called_a_different_computation():
     assert wrong_result_text(found.report).endswith("compute what leads to it as eager does")  # this state is compared with eager's
     output = wrong(OFF.replace("buffer was not updated as the task does", "out"))
     assert wrong_result_text(output.report).endswith("check the order and the width of the sums that lead to it first")
-    said = digest.diagnosis_text(diagnosed(situation(found), found))
+    said = of_diagnosis.diagnosis_text(diagnosed(situation(found), found))
     assert said.startswith("Class: rounding beyond the bound, or a small defect.")
 
 
@@ -239,7 +240,7 @@ def test_a_reason_for_a_new_plan_stands_beside_the_figures():
 def test_what_products_need_counts_a_fixed_capacity():
     found = passed()
     found.report.kernels = [ObservedKernel(name="k", calls=1, ms=1.0, share=1.0, own=True)]
-    kernel = KernelProfile(name="k", own=True, calls=1, total_us=1000, mean_us=1000, share=1.0, metrics={measured.counters.TENSOR_SHARE: 50.0})
+    kernel = KernelProfile(name="k", own=True, calls=1, total_us=1000, mean_us=1000, share=1.0, metrics={counters.TENSOR_SHARE: 50.0})
     from test_requests import profile
 
     found.profile = profile(kernels=[kernel])

@@ -10,7 +10,7 @@ from test_requests import H200, compiled, group, passed, profile, situation
 
 from agents.diagnosis import facts_of, structures
 from agents.floor import groups_of, steps_text
-from agents.roles import digest, measured, of_reference
+from agents.roles import digest, measured, of_device, of_kernels, of_reference
 from agents.roles.evidence import held_by_others
 from agents.roles.llm_coder import names_for
 from agents.roles.llm_planner import told
@@ -72,13 +72,13 @@ def test_own_kernels_without_counters_are_named():
     found = counted()
     short = KernelProfile(name="prepare", own=True, calls=5, total_us=10, mean_us=2, share=0.01)
     found.profile.kernels += [short, short.model_copy(update={"name": "Memset", "own": False})]
-    assert "\n- prepare: counters were not measured" in measured.resources_text(found, H200)
+    assert "\n- prepare: counters were not measured" in of_kernels.resources_text(found, H200)
     found.profile.kernels.append(short.model_copy(update={"name": "gemm", "own": False}))
-    assert "\n- prepare, other kernels of libraries: counters were not measured" in measured.resources_text(found, H200)
+    assert "\n- prepare, other kernels of libraries: counters were not measured" in of_kernels.resources_text(found, H200)
 
 
 def test_the_legend_says_what_waves_and_peaks_are_and_that_stalls_are_the_largest():
-    said = measured.resources_text(counted(stalls={"wait": 0.3, "barrier": 0.2, "drain": 0.15, "membar": 0.09, "branch_resolving": 0.06}), H200)
+    said = of_kernels.resources_text(counted(stalls={"wait": 0.3, "barrier": 0.2, "drain": 0.15, "membar": 0.09, "branch_resolving": 0.06}), H200)
     assert "Waves count launched blocks, those that return at once included." in said and "own peaks (which no program sustains" in said
     assert "stalls: wait 30 %, barrier 20 %, drain 15 %, others 15 %" in said and "Stalls are the 3 largest shares" in said
 
@@ -88,20 +88,20 @@ def test_shared_memory_limits_the_blocks_only_as_far_as_the_hardware_does():
     2."""
     limits = {counters.OCCUPANCY_LIMIT[name]: blocks for name, blocks in (("registers", 2), ("shared_mem", 2), ("warps", 16), ("blocks", 32))}
     found = counted(metrics=COUNTED | limits, block=(128, 1, 1), registers=213, shared_bytes=73728)
-    assert "resident blocks a multiprocessor: 2 (by registers; shared memory 3, block size 16)" in measured.resources_text(found, H200)
+    assert "resident blocks a multiprocessor: 2 (by registers; shared memory 3, block size 16)" in of_kernels.resources_text(found, H200)
     found = counted(metrics=COUNTED | limits | {counters.OCCUPANCY_LIMIT["registers"]: 16}, block=(128, 1, 1), registers=32, shared_bytes=8192)
-    assert "(by the shared memory that the driver set aside for this launch; registers 16, " in measured.resources_text(found, H200)
+    assert "(by the shared memory that the driver set aside for this launch; registers 16, " in of_kernels.resources_text(found, H200)
     found = counted(metrics=COUNTED | limits | {counters.OCCUPANCY_LIMIT["registers"]: 8}, block=(256, 1, 1), registers=22, shared_bytes=0)
-    assert "shared memory 2" not in measured.resources_text(found, H200), "block slots run out first"
+    assert "shared memory 2" not in of_kernels.resources_text(found, H200), "block slots run out first"
 
 
 def test_products_say_by_which_instruction_the_rates_are_reached():
-    assert "by wgmma; mma.sync reaches about four fifths of them at most" in digest.device_text(H200)
-    assert "wgmma;" not in digest.tensor_cores(DeviceFigures.cpu(2))
+    assert "by wgmma; mma.sync reaches about four fifths of them at most" in of_device.device_text(H200)
+    assert "wgmma;" not in of_device.tensor_cores(DeviceFigures.cpu(2))
     tensor = {"arch": "sm_90", "tensor_instructions": 12}
-    assert "tensor cores (mma.sync) 44 %" in measured.resources_text(counted(resources=tensor | {"wgmma_instructions": 0}), H200)
-    assert "tensor cores (wgmma) 44 %" in measured.resources_text(counted(resources=tensor | {"wgmma_instructions": 12}), H200)
-    assert "tensor cores 44 %" in measured.resources_text(counted(resources=tensor), H200), "an old record does not tell"
+    assert "tensor cores (mma.sync) 44 %" in of_kernels.resources_text(counted(resources=tensor | {"wgmma_instructions": 0}), H200)
+    assert "tensor cores (wgmma) 44 %" in of_kernels.resources_text(counted(resources=tensor | {"wgmma_instructions": 12}), H200)
+    assert "tensor cores 44 %" in of_kernels.resources_text(counted(resources=tensor), H200), "an old record does not tell"
 
 
 def test_counters_that_cover_a_part_are_not_those_of_the_whole_device_time():
@@ -235,7 +235,7 @@ def test_a_program_that_others_left_no_memory_is_tried_once_more():
 
 
 def test_a_loop_over_experts_is_said_to_stand_as_other_operators():
-    assert "A loop over groups (experts) in the reference stands here" in digest.floors_text(
+    assert "A loop over groups (experts) in the reference is shown here" in digest.floors_text(
         compiled(group("g1", ["grouped product"], 1)), situation()
     )
     assert "A loop over groups" not in digest.floors_text(compiled(group("g1", ["linear"], 1)), situation())

@@ -9,7 +9,7 @@ from test_requests import H200, JOB, compiled, group, passed, profile, situation
 
 from agents.diagnosis import SHOWN_METHODS, Cause, Diagnosis, Evidence, allowed
 from agents.floor import floor_of_group, floor_of_step, groups_of
-from agents.roles import digest, measured
+from agents.roles import digest, measured, of_device, of_diagnosis, of_kernels
 from agents.roles.llm_coder import method_text
 from agents.roles.names import short_name
 from agents.roles.rules_verifier import diagnosed, open_methods
@@ -41,7 +41,7 @@ def counted(**more) -> Attempt:
 
 
 def test_a_kernel_says_its_busiest_pipes_bandwidths_resident_blocks_and_stalls():
-    said = measured.resources_text(counted(), H200)
+    said = of_kernels.resources_text(counted(), H200)
     assert "resident blocks a multiprocessor: 1 (by registers and shared memory; block size 4), 1.9 waves" in said
     assert "DRAM 60 %, L2 67 %, L1 and shared memory 54 %; busiest pipe: tensor cores 44 % then integer and logic (alu) 30 %" in said
     assert "issue slots 42 %; stalls: barrier 34 %, wait 19 %; beside these, ready while another warp issues: 12 %" in said
@@ -49,16 +49,16 @@ def test_a_kernel_says_its_busiest_pipes_bandwidths_resident_blocks_and_stalls()
 
 
 def test_what_a_profile_does_not_have_is_said_not_to_be_measured():
-    assert "bandwidths, pipes and stalls: not measured" in measured.resources_text(counted(metrics={}, stalls={}), H200)
-    said = measured.resources_text(counted(metrics={counters.DRAM_SHARE: 60.0}, stalls={}), H200)
+    assert "bandwidths, pipes and stalls: not measured" in of_kernels.resources_text(counted(metrics={}, stalls={}), H200)
+    said = of_kernels.resources_text(counted(metrics={counters.DRAM_SHARE: 60.0}, stalls={}), H200)
     assert "L2 not measured" in said and "busiest pipe: not measured; issue slots not measured" in said and "stalls: not measured" in said
 
 
 def test_a_kernel_of_a_library_is_described_where_it_was_counted():
     library = counted(own=False, name="at::native::index_add", share=0.3)
-    assert "at::native::index_add: 300.0 us a launch" in measured.resources_text(library, H200)
+    assert "at::native::index_add: 300.0 us a launch" in of_kernels.resources_text(library, H200)
     library.profile.kernels[0].metrics = {}
-    assert "index_add" not in measured.resources_text(library, H200)
+    assert "index_add" not in of_kernels.resources_text(library, H200)
 
 
 def test_a_grid_is_compared_with_the_blocks_that_can_be_resident():
@@ -75,20 +75,21 @@ def test_products_on_tensor_cores_are_judged_by_their_rate():
     tensor, plain = counted(), counted(metrics={**COUNTED, counters.TENSOR_SHARE: 0.0}, occupancy=None, occupancy_possible=None)
     for attempt in (tensor, plain):
         attempt.profile.host.device_us = 480
-    said = digest.diagnosis_text(diagnosed(situation(tensor, capture=capture), tensor))
+    said = of_diagnosis.diagnosis_text(diagnosed(situation(tensor, capture=capture), tensor))
     assert "41 % of the call on tensor cores, each fp32 product as three of TF32" in said and "fp32 units" not in said
-    assert "80 % of the call on the fp32 units" in digest.diagnosis_text(diagnosed(situation(plain, capture=capture), plain))
+    assert "80 % of the call on the fp32 units" in of_diagnosis.diagnosis_text(diagnosed(situation(plain, capture=capture), plain))
 
 
 def test_the_other_splits_of_an_fp32_product_have_their_rates():
-    said = digest.device_text(H200)
+    said = of_device.device_text(H200)
     assert "as six of bf16 (three parts an operand) 130000" in said and "as three of bf16" in said and "260000" in said
 
 
 def test_the_time_of_a_call_stands_once_in_a_request():
     found = counted()
     known = situation(found)
-    assert "has nothing to do" in measured.measured_text(found, known) and "has nothing to do" not in digest.diagnosis_text(diagnosed(known, found))
+    assert "has nothing to do" in measured.measured_text(found, known)
+    assert "has nothing to do" not in of_diagnosis.diagnosis_text(diagnosed(known, found))
     assert "has nothing to do" in diagnosed(known, found).says(), "the page and the trace say it with the diagnosis"
 
 
@@ -191,7 +192,7 @@ def test_a_class_is_bound_only_by_what_counters_saw_busy():
     found = diagnosed(situation(blind, capture=capture), blind)
     assert found.text.startswith("Nearest to its ceiling is arithmetic") and "without counters it is not known what else is busy" in found.text
     assert "31 % of the call on tensor cores" in found.text, "its machine code shows that it uses them"
-    assert "12 tensor-core instructions in its code" in measured.resources_text(blind, H200)
+    assert "12 tensor-core instructions in its code" in of_kernels.resources_text(blind, H200)
 
 
 def test_a_product_without_counters_is_not_said_to_have_too_few_warps():
@@ -203,16 +204,16 @@ def test_a_product_without_counters_is_not_said_to_have_too_few_warps():
 def test_every_fault_is_told_where_its_cure_is_offered():
     causes = [Cause(name="barrier-stalls", lost_us=us, kernel=f"k{us}<(int)8>(float*)", says="Warps wait.") for us in (90, 50)]
     found = Diagnosis(bottleneck="latency", text="Latency bound.", evidence=[Evidence(figure="time a call", value=1000.0)], faults=causes)
-    assert "- also, about 9 %, 5 % of the call, in k90<8>, k50<8>: Warps wait." in digest.diagnosis_text(found)
+    assert "- also, about 9 %, 5 % of the call, in k90<8>, k50<8>: Warps wait." in of_diagnosis.diagnosis_text(found)
     told = found.model_copy(update={"text": "Warps wait. Latency bound."})
-    assert "also" not in digest.diagnosis_text(told)
+    assert "also" not in of_diagnosis.diagnosis_text(told)
 
 
 def test_spills_are_said_where_they_are_known():
     library = counted(own=False, name="gemm", share=0.4, metrics={counters.TENSOR_SHARE: 44.0}, resources={})
-    said = measured.resources_text(library, H200)
+    said = of_kernels.resources_text(library, H200)
     assert "128 registers a thread" in said and "spill" not in said
-    assert "no spills" in measured.resources_text(counted(own=False, name="gemm", resources={}), H200), "the profiler saw no access to local memory"
+    assert "no spills" in of_kernels.resources_text(counted(own=False, name="gemm", resources={}), H200), "the profiler saw no access to local memory"
 
 
 def test_a_name_that_was_recorded_cut_loses_what_nothing_closes():
@@ -269,11 +270,11 @@ def test_the_message_of_a_failure_stands_once_in_a_request():
     edit = replace(first.edit, source="y = 2\n", options=None, strategy="vectorise")
     crashed = Attempt(2, 1, edit, report(JOB, "crashed", message="out of memory at k"), base=first)
     known = situation(first, crashed)
-    said = digest.diagnosis_text(diagnosed(known, crashed))
+    said = of_diagnosis.diagnosis_text(diagnosed(known, crashed))
     assert said == "Class: defect. The program crashed."
     told = diagnosed(known, crashed)
     told = told.model_copy(update={"text": f"{told.text} The buffer is too large."})
-    assert digest.diagnosis_text(told) == "Class: defect. The program crashed. The buffer is too large."
+    assert of_diagnosis.diagnosis_text(told) == "Class: defect. The program crashed. The buffer is too large."
     memory = Memory.of(known)
     assert "out of memory" in memory.digest("coder") and "out of memory" not in memory.digest("coder", 2)
     assert LlmCoder._step(known, crashed).startswith("The groups of candidate 1, which the compiler wrote."), "not of the program shown"

@@ -12,7 +12,7 @@ from test_request_findings import COUNTED, counted
 from test_requests import H200, compiled, group, passed, profile, situation
 
 from agents.floor import floor_of
-from agents.roles import digest, measured, of_reference
+from agents.roles import digest, measured, of_device, of_reference
 from agents.roles.host_cost import at_call_time, host_text
 from agents.roles.kernel_floors import KernelFloor, bounds_text, products_text
 from agents.roles.llm_coder import unapplied
@@ -266,6 +266,6 @@ def test_the_short_kernels_of_a_program_are_named():
 
 
 def test_the_bandwidth_of_the_cache_is_given_where_it_was_measured():
-    assert "- cache shared by all: 52.4 MB; " in digest.device_text(H200)
+    assert "- cache shared by all: 52.4 MB; " in of_device.device_text(H200)
     known = DeviceFigures.of({"device": "cuda:0", "cache_gbs": 5512.4})
-    assert "- cache shared by all: 52.4 MB, 5,512 GB/s by a plain copy within it; " in digest.device_text(known)
+    assert "- cache shared by all: 52.4 MB, 5,512 GB/s by a plain copy within it; " in of_device.device_text(known)

@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from verifier.confinement.probe import Probe
+from webapp.fleet.announce import Announcement
 from webapp.fleet.doctor import Doctor
 from webapp.fleet.models import Device
 from webapp.runs.workers import verifier_worker
@@ -91,9 +92,10 @@ def test_jobs_wait_for_a_sandbox_and_begin_by_themselves(tmp_path, monkeypatch):
     monkeypatch.setattr(verifier_worker, "waived", lambda: False)
     monkeypatch.setattr(verifier_worker, "AGAIN", 0)
     monkeypatch.setattr(verifier_worker, "in_thread", asyncify)
-    worker = verifier_worker.VerifierWorker("cpu")
-    monkeypatch.setattr(worker.announcement, "announce", lambda environment, unusable, needs_sandbox: told.append((unusable, needs_sandbox)))
-    monkeypatch.setattr(worker.announcement, "beat", lambda: told.append("beat"))
+    announcement = Announcement("cpu", tmp_path)
+    monkeypatch.setattr(announcement, "announce", lambda environment, unusable, needs_sandbox: told.append((unusable, needs_sandbox)))
+    monkeypatch.setattr(announcement, "beat", lambda: told.append("beat"))
+    worker = verifier_worker.VerifierWorker("cpu", announcement)
     asyncio.run(worker._sandboxed())
     assert told == [(f"needs a sandbox: {lacking.why}", lacking.why), "beat"] and not looks
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from tests.unit.webapp.cast import make_run
 from tests.unit.webapp.people import make_result
-from webapp.runs.models import Run
+from webapp.runs.models import Run, SavedFilter
 from webapp.runs.pages.census import FILTERS, STATES, Census
 
 LIST = reverse("runs:list")
@@ -140,7 +140,7 @@ def many(user, count: int) -> list[Run]:
     runs = [
         Run(team=first.team, task=first.task, title=f"run {n}", created_by=user, created_at=now - timedelta(minutes=n // 2), state="finished",
             outcome="improved" if n % 3 else "failed", device_kind="cuda" if n % 2 else "cpu", started_at=now - timedelta(minutes=n // 2 + 5),
-            finished_at=now - timedelta(minutes=n // 4), speedup=None if n % 5 == 0 else {"ratio": 1 + (n // 2) / 10})
+            finished_at=now - timedelta(minutes=n // 4), gain=None if n % 5 == 0 else 1 + (n // 2) / 10, headline="faster" if n % 3 else "wrong")
         for n in range(count)
     ]  # fmt: skip
     Run.objects.bulk_create(runs)
@@ -176,6 +176,35 @@ def test_the_order_is_that_of_the_column(people):
     assert fastest[0] in ("run 28", "run 29") and fastest[-1] in {f"run {n}" for n in range(0, 30, 5)}
 
 
+def test_the_list_is_sorted_by_the_figure_that_it_shows_first(people):
+    over_eager = make_result(people.alice, ratio=4.0, best_baseline_speedup=1.1)
+    over_the_best = make_result(people.alice, ratio=2.0, best_baseline_speedup=1.5)
+    client = people.client("alice")
+    for order, expected in (("-speedup", [over_the_best, over_eager]), ("speedup", [over_eager, over_the_best])):
+        page = client.get(LIST, {"sort": order}).content.decode()
+        assert re.findall(r'id="speedup-([^"]+)"', page) == [str(run.pk) for run in expected]
+
+
+def test_a_run_that_beats_eager_alone_is_not_among_the_faster_ones(people):
+    make_result(people.alice, ratio=2.0, best_baseline_speedup=0.9, baselines=2)
+    faster = make_result(people.alice, ratio=2.0, best_baseline_speedup=1.4, baselines=2)
+    client = people.client("alice")
+    for query in ({"state": "improved"}, {"result": "faster"}):
+        assert re.findall(r'id="speedup-([^"]+)"', client.get(LIST, query).content.decode()) == [str(faster.pk)]
+    page = client.get(LIST).content.decode()
+    assert '<option value="none">No reliable speedup: keep your model</option>' in page and 'name="outcome"' not in page
+
+
+def test_a_saved_filter_of_before_lists_what_it_listed(people):
+    make_result(people.alice, ratio=2.0, best_baseline_speedup=0.9, baselines=2)
+    SavedFilter.objects.create(user=people.alice, team=people.alice.personal_team, name="good", query="outcome=improved&sort=-speedup")
+    client = people.client("alice")
+    address = re.search(r'class="saved"><a href="([^"]+)"', client.get(LIST).content.decode())[1]
+    page = client.get(unescape(address)).content.decode()
+    assert len(titles(page)) == 1 and 'aria-current="true">good' in page
+    assert 'Outcome over eager <select name="outcome"' in page and '<option value="improved" selected>' in page
+
+
 def test_filters_narrow_and_say_what_they_can_be_set_to(people):
     many(people.alice, 30)
     client = people.client("alice")
@@ -200,7 +229,7 @@ def test_the_census_counts_what_each_state_and_filter_lists(people):
     Run.objects.filter(pk__in=[run.pk for run in runs[5::11]]).update(created_by=None)
     found = Census.of(people.alice.personal_team)
     listed = Run.objects.filter(team=people.alice.personal_team)
-    chosen = [{}, {"device": "cuda"}, {"author": "bob"}, {"outcome": "improved", "device": "cpu"}, {"author": "nobody"}]
+    chosen = [{}, {"device": "cuda"}, {"author": "bob"}, {"outcome": "improved", "device": "cpu"}, {"author": "nobody"}, {"result": "wrong"}]
     for state, (_, condition) in STATES.items():
         for filters in chosen:
             wanted = listed.filter(condition, **{FILTERS[name]: value for name, value in filters.items()})

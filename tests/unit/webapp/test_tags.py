@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from agents.events import Outcome, State
 from verifier.report import Status
-from webapp.ui import tags
+from webapp.ui import figures, tags
 
 
 def render(source: str, **context) -> str:
@@ -46,10 +46,10 @@ def test_a_speedup_that_was_not_measured_is_a_dash():
 
 
 def test_three_figures():
-    assert [tags.times(value) for value in (1.234, 12.34, 123.4)] == ["1.23", "12.3", "123"]
-    assert [tags.ms(value) for value in (0.0412, 1.234, 23.71, 1500, 0.9999, None)] == ["41.2 µs", "1.23 ms", "23.7 ms", "1.5 s", "1000 µs", "–"]
-    assert [tags.seconds(value) for value in (0.84, 12.3, 200, 3600, None)] == ["0.8 s", "12 s", "3 min 20 s", "1 h 0 min", "–"]
-    assert [tags.bytes(value) for value in (12, 2048, 3 * 1024**3)] == ["12 B", "2 KiB", "3 GiB"]
+    assert [figures.times(value) for value in (1.234, 12.34, 123.4)] == ["1.23", "12.3", "123"]
+    assert [figures.ms(value) for value in (0.0412, 1.234, 23.71, 1500, 0.9999, None)] == ["41.2 µs", "1.23 ms", "23.7 ms", "1.5 s", "1000 µs", "–"]
+    assert [figures.seconds(value) for value in (0.84, 12.3, 200, 3600, None)] == ["0.8 s", "12 s", "3 min 20 s", "1 h 0 min", "–"]
+    assert [figures.bytes(value) for value in (12, 2048, 3 * 1024**3)] == ["12 B", "2 KiB", "3 GiB"]
 
 
 def test_a_whisker_keeps_to_its_scale():
@@ -61,7 +61,7 @@ def test_a_whisker_keeps_to_its_scale():
 
 def test_devices_are_named_as_people_name_them():
     names = ("NVIDIA H200", "AMD EPYC 9654 96-Core Processor", "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz", "")
-    assert [tags.short_device(name) for name in names] == ["H200", "EPYC 9654", "Xeon Platinum 8481C", ""]
+    assert [figures.short_device(name) for name in names] == ["H200", "EPYC 9654", "Xeon Platinum 8481C", ""]
 
 
 def test_times_are_relative_with_the_moment_in_the_title():
@@ -71,8 +71,8 @@ def test_times_are_relative_with_the_moment_in_the_title():
 
 
 def test_code_in_text_is_marked_and_nothing_else():
-    assert tags.ticked("use `a < b` and\n```\nfence `x`\n```") == "use <code>a &lt; b</code> and\n```\nfence <code>x</code>\n```"
-    assert tags.ticked("<b>`") == "&lt;b&gt;`" and tags.grouped(1234567) == "1\u202f234\u202f567" and tags.grouped(None) == "–"
+    assert figures.ticked("use `a < b` and\n```\nfence `x`\n```") == "use <code>a &lt; b</code> and\n```\nfence <code>x</code>\n```"
+    assert figures.ticked("<b>`") == "&lt;b&gt;`" and figures.grouped(1234567) == "1\u202f234\u202f567" and figures.grouped(None) == "–"
 
 
 @pytest.mark.parametrize(
@@ -92,4 +92,4 @@ def test_progress_never_says_more_than_the_whole(spent, expected, said):
     ("value", "noun", "said"), [(1, "run", "1 run"), (0, "run", "0 runs"), ([1, 2], "entry,entries", "2 entries"), ("x", "run", "x runs")]
 )
 def test_numbers_agree_with_their_nouns(value, noun, said):
-    assert tags.counted(value, noun) == said
+    assert figures.counted(value, noun) == said

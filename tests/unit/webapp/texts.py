@@ -1,5 +1,5 @@
-"""The texts that people read: in templates, in the pages' modules and in messages, each with its location. Comments and docstrings are excluded,
-because only developers read them."""
+"""The texts that people and models read: in templates, in the pages' modules, in messages and in prompts, each with its location. Comments and
+docstrings are excluded, because only developers read them."""
 
 from __future__ import annotations
 
@@ -37,9 +37,12 @@ def everything() -> Iterator[Text]:
         yield from _of(path, _template(path.read_text()))
     for path in sorted((ROOT / "static").rglob("*.js")):
         yield from _of(path, _module(path.read_text()))
-    for path in sorted((ROOT / "webapp").rglob("*.py")):
-        if not any(part in str(path) for part in LEFT_OUT):
-            yield from _of(path, _python(path.read_text()))
+    for folder in ("webapp", "agents", "stitchwork"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if not any(part in str(path) for part in LEFT_OUT):
+                yield from _of(path, _python(path.read_text()))
+    for path in sorted((ROOT / "agents" / "prompts").rglob("*.md")):
+        yield from _of(path, enumerate(path.read_text().splitlines(), 1))
 
 
 def _of(path: Path, found: Iterator[tuple[int, str]]) -> Iterator[Text]:

@@ -7,7 +7,7 @@ from html import escape
 
 from webapp.leaderboard.models import Result
 from webapp.leaderboard.shown.headlines import left_out, of_result
-from webapp.ui.tags import short_device
+from webapp.ui.figures import short_device
 
 LABEL = "Stitchwork"
 COLOURS = {"ok": "#2c7a3f", "idle": "#5f6673", "warn": "#9a6700", "bad": "#b3261e"}  # white text on each of them has a contrast ratio of at least 4.5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from webapp.leaderboard.models import Provenance, Result
 from webapp.review.standing import UNRANKED
-from webapp.runs.pages.headline import EAGER, NAMES, Figure, Headline
+from webapp.runs.headline import EAGER, NAMES, Figure, Headline
 
 
 def of_result(result: Result) -> Headline:

@@ -17,7 +17,7 @@ from webapp.leaderboard.listing import with_evidence
 from webapp.leaderboard.models import Result, Setup
 from webapp.leaderboard.pictures import PLOTTED, plotted
 from webapp.leaderboard.shown.headlines import left_out, of_result
-from webapp.runs.pages.headline import NAMES, Headline
+from webapp.runs.headline import NAMES, Headline
 
 MOST_ROWS = 200  # rows of the ranking; the page links to all results of the task
 MOST_POINTS = 2000  # newest points shown in the plots

@@ -23,7 +23,7 @@ from webapp.leaderboard.shown.beside import beside
 from webapp.leaderboard.shown.headlines import of_result
 from webapp.leaderboard.shown.opening import close_team, open_team, open_where_published, opened_teams, signed_in
 from webapp.leaderboard.shown.task_page import MOST_ROWS, pictures, standing, tried_by
-from webapp.runs.pages.headline import NAMES
+from webapp.runs.headline import NAMES
 from webapp.tasks.models import Task
 
 SECONDS_KEPT = 300  # how long a README's host may cache a badge

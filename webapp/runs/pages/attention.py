@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db.models import Exists, FloatField, OuterRef, QuerySet
+from django.db.models import Exists, FloatField, OuterRef, Q, QuerySet
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
 from django.utils import timezone
 
 from webapp.accounts.models import Team, User
-from webapp.llm.models import Letter
-from webapp.runs.models import RATIO, Dismissed, Run
+from webapp.runs.models import Dismissed, Run
+from webapp.runs.pages.additions import WAITS
 
 LATELY = timedelta(days=14)  # older failures and beaten results are not shown
 MOST = 20  # runs shown per reason
@@ -57,10 +57,12 @@ def asking(team: Team, user: User) -> list[Asking]:
 
 
 def waiting(runs: QuerySet[Run]) -> QuerySet[Run]:
-    """Return the runs that are blocked until a person answers a model request or resumes them."""
-    letters = Letter.objects.filter(run=OuterRef("pk"), reply=None, withdrawn_at=None)
-    active = runs.exclude(state="finished").annotate(letter=Exists(letters))
-    return (active.filter(letter=True) | active.filter(state="paused")).order_by("-created_at")
+    """Return the runs that are blocked until a person acts (`additions.WAITS`) or resumes them."""
+    active = runs.exclude(state="finished").annotate(**{wait.name: wait.condition for wait in WAITS})
+    blocked = Q(state="paused")
+    for wait in WAITS:
+        blocked |= Q(**{wait.name: True})
+    return active.filter(blocked).order_by("-created_at")
 
 
 def overtaken(runs: QuerySet[Run]) -> QuerySet[Run]:
@@ -74,10 +76,9 @@ def overtaken(runs: QuerySet[Run]) -> QuerySet[Run]:
         task=OuterRef("task"), team=OuterRef("team"), device_kind=OuterRef("device_kind"), precision=OuterRef("precision"),
         archived_at=None, state="finished", outcome="improved", finished_at__gt=OuterRef("finished_at"),
     ).annotate(low=low)  # fmt: skip
-    return runs.filter(outcome="improved").annotate(ratio=RATIO, high=high).filter(Exists(later.filter(low__gt=OuterRef("high"))))
+    return runs.filter(outcome="improved").annotate(high=high).filter(Exists(later.filter(low__gt=OuterRef("high"))))
 
 
 def _reply(run: Run) -> Asking:
-    if vars(run)["letter"]:  # annotated by `needs_reply`
-        return Asking(run, "reply", "A model's request waits for a person.", "reply")
-    return Asking(run, "reply", "It is paused until someone resumes it.")
+    found = next((wait for wait in WAITS if vars(run)[wait.name]), None)  # annotated by `waiting`
+    return Asking(run, "reply", found.text, found.url) if found else Asking(run, "reply", "It is paused until someone resumes it.")

@@ -8,19 +8,28 @@ from dataclasses import dataclass
 from django.db.models import BooleanField, Count, ExpressionWrapper, Q
 
 from webapp.accounts.models import Team, User
+from webapp.runs.headline import USEFUL
 from webapp.runs.models import Run
 
 # The states that the list distinguishes. Every run has exactly one of them, except "", which covers all runs that are not archived.
 STATES = {
     "": ("All", Q(archived_at=None)),
     "active": ("Active", Q(archived_at=None) & ~Q(state="finished")),
-    "improved": ("Faster than eager", Q(archived_at=None, state="finished", outcome="improved")),
-    "unfinished": ("Without gain", Q(archived_at=None, state="finished") & ~Q(outcome="improved")),
+    "improved": ("Faster", Q(archived_at=None, state="finished", headline__in=USEFUL)),
+    "unfinished": ("Without gain", Q(archived_at=None, state="finished") & ~Q(headline__in=USEFUL)),
     "archived": ("Archived", Q(archived_at__isnull=False)),
 }
-FILTERS = {"outcome": "outcome", "workflow": "workflow", "device": "device_kind", "precision": "precision", "author": "created_by__username"}
+# `outcome` is the result over eager. Links and saved filters from before `result` existed use it.
+FILTERS = {
+    "result": "headline",
+    "outcome": "outcome",
+    "workflow": "workflow",
+    "device": "device_kind",
+    "precision": "precision",
+    "author": "created_by__username",
+}
 ARCHIVED = ExpressionWrapper(Q(archived_at__isnull=False), output_field=BooleanField())
-SETTINGS = ("outcome", "workflow", "device_kind", "precision", "created_by")  # the columns for FILTERS, in the same order
+SETTINGS = ("headline", "outcome", "workflow", "device_kind", "precision", "created_by")  # the columns for FILTERS, in the same order
 
 
 @dataclass(frozen=True)
@@ -46,8 +55,7 @@ class Census:
         names = dict(User.objects.filter(pk__in={row[-2] for row in found}).values_list("pk", "username"))
         groups = []
         for archived, state, *values, author, runs in found:
-            improved = values[0] == "improved"
-            under = "archived" if archived else "active" if state != "finished" else "improved" if improved else "unfinished"
+            under = "archived" if archived else "active" if state != "finished" else "improved" if values[0] in USEFUL else "unfinished"
             groups.append(Group(under, dict(zip(FILTERS, [*values, names.get(author, "")], strict=True)), runs))
         return cls(groups)
 

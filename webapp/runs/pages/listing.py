@@ -16,11 +16,11 @@ from django.db.models.functions import Coalesce, JSONObject
 from django.http import QueryDict
 
 from webapp.accounts.models import Team
-from webapp.runs.models import RATIO, TOOK, Candidate, Run, Tag, Verification
+from webapp.runs.models import GAIN, TOOK, Candidate, Run, Tag, Verification
 from webapp.runs.pages.census import FILTERS, STATES, Census
 
 PAGE_SIZE = 50
-# The columns of the best candidate's verification that are needed for a row's headline (webapp/runs/pages/headline.py).
+# The columns of the best candidate's verification that are needed for a row's headline (webapp/runs/headline.py).
 OF_THE_BEST = (
     *("status", "tier", "speedup", "speedup_low", "speedup_high"),
     *("best_baseline", "best_baseline_speedup", "best_baseline_low", "best_baseline_high", "baselines"),
@@ -29,8 +29,8 @@ OF_THE_BEST = (
 ORDERS: dict[str, tuple[Any, bool]] = {
     "-created": (F("created_at"), True),
     "created": (F("created_at"), False),
-    "-speedup": (RATIO, True),
-    "speedup": (RATIO, False),
+    "-speedup": (GAIN, True),
+    "speedup": (GAIN, False),
     "-time": (TOOK, True),
     "time": (TOOK, False),
 }
@@ -92,7 +92,7 @@ class Page:
 
 
 def with_best(runs: QuerySet[Run]) -> QuerySet[Run]:
-    """Add the columns needed for a row's headline (`webapp.runs.pages.headline.of_row`). The subqueries run only for the rows of one page."""
+    """Add the columns needed for a row's headline (`webapp.runs.headline.of_row`). The subqueries run only for the rows of one page."""
     verdicts = Verification.objects.filter(run=OuterRef("pk"), kind="verify").exclude(status="").order_by("-queued_at")
     best = _of_the_best().values(row=JSONObject(**{name: name for name in OF_THE_BEST}))
     return runs.annotate(best=Subquery(best[:1]), latest_status=Subquery(verdicts.values("status")[:1]))

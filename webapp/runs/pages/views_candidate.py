@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import uuid
 from typing import Any
-from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
-from django.urls import reverse
 from django.views.decorators.http import require_GET
 from pydantic import ValidationError
 
 from agents.payloads import CandidateProposed
 from verifier.jobs import JobResult, Profile
 from verifier.report import Report
-from webapp.diffs.notes import line_notes
-from webapp.diffs.sides import side_of, side_of_candidate
-from webapp.diffs.table import source_html
-from webapp.diffs.views import Options, choices
-from webapp.diffs.views import diff_context as shared_diff_context
-from webapp.runs import artefacts
+from webapp.runs import artefacts, headline
 from webapp.runs.access import run_for
 from webapp.runs.models import Candidate, Run
-from webapp.runs.pages import headline
+from webapp.runs.pages import additions
 from webapp.runs.pages.counter_rows import counter_rows, not_measured
 from webapp.runs.pages.evidence import chosen_verification, evidence_of
 from webapp.runs.pages.expectations import expectation_of
@@ -81,12 +74,10 @@ def candidate_context(request: HttpRequest, run: Run, number: int, tab: str) -> 
         "expectation": expectation_of(run, candidate),
         "author": author_of(run, number),
     }
-    if tab == "diff":
-        context |= diff_context(request, run, candidate)
-    elif tab == "kernels":
+    if tab == "kernels":
         context |= kernels_context(candidate, report) | {"compared": compared_with(run, candidate)}
-    elif tab == "source":
-        context["rows"] = source_html(source, line_notes(report, source), number)
+    elif tab in additions.TABS:
+        context |= additions.TABS[tab](additions.Shown(request, run, candidate, report, source))
     return context
 
 
@@ -94,29 +85,6 @@ def author_of(run: Run, number: int) -> str:
     """Return the profile and model that wrote the program; "" for the built-in Coder and for people."""
     said = (event.body for event in run.events.filter(kind=CandidateProposed.kind).order_by("seq"))
     return next((one.author for one in said if isinstance(one, CandidateProposed) and one.candidate == number), "")
-
-
-def diff_context(request: HttpRequest, run: Run, candidate: Candidate) -> dict[str, Any]:
-    """Return the diff against `?against=parent|task|N|<run>:N`, with the options that every diff has."""
-    parent = candidate.parent_number
-    against = request.GET.get("against", "parent")
-    if against == "parent" and parent is None:
-        against = "task"
-    new = side_of_candidate(run, candidate.number)
-    old = side_of(request, run, str(parent) if against == "parent" else against)
-    if against == str(parent):
-        against = "parent"
-    groups = choices(request, run, old, new)
-    own = [(key, name) for key, name in groups[0][1] if key not in (str(candidate.number), str(parent))]
-    if parent is not None:
-        own.insert(0, ("parent", f"parent (candidate {parent})"))
-    options = Options.read(request)
-    return shared_diff_context(request, old, new, options) | {
-        "against": against,
-        "against_choices": [("", own), *groups[1:]],
-        "self_url": reverse("runs:candidate", args=[run.pk, candidate.number]),
-        "self_query": "?" + urlencode({"tab": "diff", "against": against}),
-    }
 
 
 def kernels_context(candidate: Candidate, report: Report | None) -> dict[str, Any]:

@@ -4,6 +4,7 @@ swapped individually."""
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -20,13 +21,23 @@ from webapp.accounts.lost_access import access_changed
 from webapp.accounts.signed_in import Request
 from webapp.runs import services
 from webapp.runs.access import run_for
+from webapp.runs.headline import OUTCOMES
 from webapp.runs.models import Run, SavedFilter, Tag
 from webapp.runs.pages.attention import asking
 from webapp.runs.pages.census import STATES, Census
 from webapp.runs.pages.listing import PAGE_SIZE, Listing, page_of, team_runs
 from webapp.runs.pages.views_ticked import back
+from webapp.ui.figures import plain
 
-LABELS = {"outcome": "Outcome", "workflow": "Workflow", "device": "Device", "precision": "Precision", "author": "Person"}
+LABELS = {
+    "result": "Result",
+    "outcome": "Outcome over eager",
+    "workflow": "Workflow",
+    "device": "Device",
+    "precision": "Precision",
+    "author": "Person",
+}
+FORMER = {"outcome"}  # offered only where a link or a saved filter uses it
 
 
 @login_required
@@ -34,14 +45,14 @@ LABELS = {"outcome": "Outcome", "workflow": "Workflow", "device": "Device", "pre
 def run_list(request: Request) -> HttpResponse:
     listing = Listing.of(request.GET)
     census = Census.of(request.team)
-    counts, options = census.counts, census.choices
+    counts = census.counts
     page = page_of(request.team, listing, census)
     context = {
         "page": page,
         "state": listing.state,
         "text": listing.text,
         "order": listing.order,
-        "filters": [{"name": name, "label": LABELS[name], "chosen": listing.chosen.get(name, ""), "options": options[name]} for name in LABELS],
+        "filters": _filters(listing, census),
         "narrowed": listing.narrowed,
         "tag": listing.tag,
         "tags": sorted(set(Tag.objects.filter(team=request.team).values_list("name", flat=True))),
@@ -57,6 +68,21 @@ def run_list(request: Request) -> HttpResponse:
         "live": ",".join(str(run.pk) for run in page if run.state != "finished"),
     }
     return render(request, "runs/list.html", context)
+
+
+def _filters(listing: Listing, census: Census) -> list[dict[str, Any]]:
+    """Return the filters that the list offers, each with its options as (value, words)."""
+    options = census.choices
+    offered = [name for name in LABELS if name in listing.chosen or (name not in FORMER and len(options[name]) > 1)]
+    return [
+        {
+            "name": name,
+            "label": LABELS[name],
+            "chosen": listing.chosen.get(name, ""),
+            "options": [(value, OUTCOMES[value][-1] if name == "result" else plain(value)) for value in options[name]],
+        }
+        for name in offered
+    ]
 
 
 @login_required

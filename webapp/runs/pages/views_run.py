@@ -18,18 +18,16 @@ from agents.orders import BUILT_IN, ROLES, compiled
 from agents.settings import Settings
 from webapp.accounts.access import user_of
 from webapp.accounts.signed_in import Request
-from webapp.llm.models import Profile
-from webapp.review import notices
-from webapp.runs import control
+from webapp.runs import control, estimates, headline
 from webapp.runs.access import run_for
 from webapp.runs.models import Run
-from webapp.runs.pages import headline
+from webapp.runs.pages.additions import CONFIG
 from webapp.runs.pages.decisions import decisions_of
 from webapp.runs.pages.views_trace import STRETCH
 from webapp.runs.pages.ways import ways_of
+from webapp.runs.signals import run_opened
 from webapp.runs.trace.reading import events_after
 from webapp.runs.workers.standing import standing_of
-from webapp.tasks import estimates
 
 MAX_EVENTS = 500
 ACTIONS = ("pause", "resume", "cancel")
@@ -43,7 +41,7 @@ def run_page(request: Request, run_id: uuid.UUID) -> HttpResponse:
     context |= {"found": headline.headline_of(run), "go_on": headline.to_go_on(run)}
     context |= ways_of(run)
     context |= {"decisions": decisions_of(run)}
-    notices.saw(user_of(request), run)
+    run_opened.send(sender=None, run=run, user=user_of(request))
     return render(request, "runs/run.html", context)
 
 
@@ -85,7 +83,7 @@ def page_config(run: Run, can_control: bool) -> dict[str, Any]:
         "now": timezone.now().isoformat(),
         "createdAt": run.created_at.isoformat(),
         "lastSeq": run.last_seq,
-        "mailboxes": list(Profile.objects.filter(kind="mailbox").values_list("name", flat=True)),
+        **{name: value(run) for name, value in CONFIG.items()},
     }
 
 

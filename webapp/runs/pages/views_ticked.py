@@ -22,7 +22,7 @@ from webapp.runs.access import run_for
 from webapp.runs.models import Dismissed, Run, SavedFilter, Tag
 from webapp.runs.pages.attention import REASONS
 from webapp.runs.pages.listing import PAGE_SIZE, Listing
-from webapp.ui.tags import counted
+from webapp.ui.figures import counted
 
 MOST_FILTERS = 30
 

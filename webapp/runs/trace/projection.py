@@ -31,7 +31,7 @@ from agents.payloads import (
 from agents.payloads import Verification as JobPayload
 from agents.strategies.combined import LONGEST
 from verifier.report import CLOCK
-from webapp.runs import artefacts
+from webapp.runs import artefacts, headline
 from webapp.runs.models import Artefact, Candidate, Run, Verification
 from webapp.runs.models import Event as EventRow
 from webapp.runs.trace.kernels import names_in
@@ -43,7 +43,8 @@ EARLIER_CLOCK = "earlier clock"  # a flag for times that cannot be compared with
 ROWS: Projection[Run, Event] = Projection()
 
 PROJECTED: dict[str, Any] = {  # values of a run before its first event
-    "state": "queued", "outcome": "", "reason": "", "best_candidate": None, "speedup": None, "spent": {}, "started_at": None, "finished_at": None,
+    "state": "queued", "outcome": "", "reason": "", "best_candidate": None, "speedup": None, "headline": "", "gain": None, "spent": {},
+    "started_at": None, "finished_at": None,
 }  # fmt: skip
 
 
@@ -138,6 +139,7 @@ def _finished(run: Run, event: Event, p: RunFinished) -> None:
     left = Verification.objects.filter(run=run).exclude(state="finished")
     stop_jobs([str(key) for key in left.values_list("pk", flat=True)])
     left.update(state="finished", finished_at=_at(event))  # finished without a verdict, because no process is waiting for it any longer
+    headline.keep(run)
 
 
 @ROWS.on(BudgetUpdated)

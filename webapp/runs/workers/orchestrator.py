@@ -23,15 +23,12 @@ from agents.run import Engine
 from agents.settings import Settings
 from agents.workflows import FUNCTIONS
 from webapp.database import in_thread
-from webapp.diffs.rescue import rescue_hunks
-from webapp.knowledge.ports import TeamInspirations, TeamLibrary, split_of
-from webapp.llm.announce import keep_announcing
-from webapp.llm.mailbox import DatabaseMailbox
 from webapp.runs.jobs import ORCHESTRATOR
 from webapp.runs.live.hub import hub
 from webapp.runs.models import Run
 from webapp.runs.services import submitted_program
 from webapp.runs.trace.append import append
+from webapp.runs.workers.additions import BESIDE, PORTS, RESCUES
 from webapp.runs.workers.journal import DatabaseJournal, take_lease
 from webapp.runs.workers.rescue import rescue
 from webapp.runs.workers.verifier_port import QueuedVerifier
@@ -45,10 +42,10 @@ RESCUE_SECONDS = 1.0
 
 class Orchestrator:
     def __init__(self) -> None:
-        self.models = open_models(os.environ, DatabaseMailbox())  # no other process has the models' keys
+        self.models = open_models(os.environ, PORTS.mailbox())  # no other process has the models' keys
 
     async def main(self) -> None:
-        beside = [asyncio.create_task(self._rescue()), asyncio.create_task(keep_announcing(self.models))]
+        beside = [asyncio.create_task(self._rescue()), *(asyncio.create_task(one(self.models)) for one in BESIDE)]
         try:
             await work([ORCHESTRATOR], concurrency=CONCURRENT_RUNS, context={"orchestrator": self}, patience=0.1)
         finally:
@@ -65,6 +62,7 @@ class Orchestrator:
         log.info("run %s, lease epoch %d", run.pk, run.lease_epoch)
         try:
             journal = DatabaseJournal(run.pk, run.team_id, run.lease_epoch)
+            known = await in_thread(PORTS.knowledge)(run)
             chosen = Settings.model_validate(run.settings)
             engine = Engine(
                 journal,
@@ -76,10 +74,10 @@ class Orchestrator:
                 roles_for,
                 program_source=await in_thread(submitted_program)(run),
                 models=self.models,
-                library=TeamLibrary(run.team_id),
-                inspirations=TeamInspirations(run.team_id),
+                library=known.library,
+                inspirations=known.inspirations,
                 experience=FolderExperience(settings.DATA_DIR / "experience" / str(run.team_id)),
-                split=await in_thread(split_of)(run),
+                split=known.split,
                 on_pause="leave",  # a paused run frees its slot until it is resumed (webapp/runs/control.py)
             )
             await engine.execute()
@@ -102,7 +100,9 @@ class Orchestrator:
     async def _rescue(self) -> None:
         while True:
             try:
-                count = await in_thread(rescue)(settings.STALLED_AFTER_SECONDS) + await in_thread(rescue_hunks)()
+                count = await in_thread(rescue)(settings.STALLED_AFTER_SECONDS)
+                for one in RESCUES:
+                    count += await in_thread(one)()
                 if count:
                     log.warning("%d stalled or lost jobs were taken up again", count)
             except (DatabaseError, PoolTimeout) as error:

@@ -10,6 +10,7 @@ import logging
 import time
 import uuid
 from contextlib import suppress
+from typing import Protocol
 
 from django.conf import settings
 from django.db import DatabaseError
@@ -19,8 +20,8 @@ from psycopg_pool import PoolTimeout
 from verifier.client import Verifier
 from verifier.confinement.probe import AGAIN, probe, waived
 from verifier.jobs import JobResult, StageEvent
+from verifier.report import Environment
 from webapp.database import in_thread
-from webapp.fleet.announce import Announcement
 from webapp.fleet.models import Device
 from webapp.runs.jobs import queues_of
 from webapp.runs.workers import handover
@@ -33,11 +34,22 @@ HEARTBEAT_SECONDS = 5.0  # heartbeat of the device; the queue has a separate one
 STAGE_SECONDS = 0.25  # shortest interval between progress updates; a stage's start and end are reported immediately
 
 
+class Announcement(Protocol):
+    """The entry of this verifier in the list of devices. `webapp.fleet.announce.Announcement` implements it."""
+
+    busy_with: str
+
+    def announce(self, environment: Environment | None, unusable: str = "", needs_sandbox: str = "") -> Device: ...
+
+    def beat(self) -> None: ...
+
+    def leave(self) -> None: ...
+
+
 class VerifierWorker:
-    def __init__(self, device: str):
-        self.device = device
+    def __init__(self, device: str, announcement: Announcement):
+        self.device, self.announcement = device, announcement
         self.client = Verifier(device, settings.DATA_DIR / "verifier")
-        self.announcement = Announcement(device, settings.DATA_DIR)
         self.row: Device | None = None
 
     async def main(self) -> None:

@@ -13,8 +13,8 @@ from tests.unit.webapp.cast import make_run
 from tests.unit.webapp.people import add_verification, make_result
 from tests.unit.webapp.test_scripts import node
 from webapp.environment import ROOT
+from webapp.runs.headline import NAMES, OUTCOMES, Headline, headline_of, of_verification, to_go_on
 from webapp.runs.models import Run, Verification
-from webapp.runs.pages.headline import NAMES, OUTCOMES, Headline, headline_of, of_verification, to_go_on
 
 BEST = {"best_baseline": "compile", "best_baseline_speedup": 1.3, "best_baseline_low": 1.2, "best_baseline_high": 1.4, "baselines": 2}
 EAGER = {"best_baseline": "eager", "best_baseline_speedup": 2.0, "best_baseline_low": 1.9, "best_baseline_high": 2.1}

@@ -17,6 +17,7 @@ from webapp.leaderboard import recording
 from webapp.llm import calls
 from webapp.review import standing
 from webapp.runs import artefacts
+from webapp.runs.headline import headline_of
 from webapp.runs.models import Candidate, Run, Verification
 from webapp.runs.trace.append import append
 from webapp.runs.trace.parts import PARTS, Part, register
@@ -112,6 +113,7 @@ def test_what_the_rows_say(worked):
     assert (worked.state, worked.outcome, worked.best_candidate, worked.precision) == ("finished", "improved", 2, "tf32")
     assert worked.speedup["low"] == 2.9 and worked.spent == {"candidates": 2}
     assert worked.started_at and worked.finished_at
+    assert (worked.headline, worked.gain) == (headline_of(worked).outcome, headline_of(worked).first.ratio)
     first, second = Candidate.objects.filter(run=worked).order_by("number")
     assert first.verification.status == "infrastructure_error" and first.verification.attempt == 2
     assert second.verification.tier == "full"  # the quick one came later and does not take precedence

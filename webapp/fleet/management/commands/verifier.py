@@ -7,6 +7,7 @@ import os
 import re
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 
@@ -18,7 +19,8 @@ class Command(BaseCommand):
         parser.add_argument("--device", required=True, help='"cpu" or "cuda:0"')
 
     def handle(self, device: str, **options: Any) -> None:
-        from webapp.runs.workers.verifier_worker import VerifierWorker  # --help answers without the verifier's client
+        from webapp.fleet.announce import Announcement  # --help answers without the verifier's client
+        from webapp.runs.workers.verifier_worker import VerifierWorker
 
         if not re.fullmatch(r"cpu|cuda:\d+", device):
             raise CommandError(f'{device!r} is not a device: say "cpu" or "cuda:0"')
@@ -27,7 +29,7 @@ class Command(BaseCommand):
                 f"the database has not the tables of this version ({lacking} migrations): a verifier makes none; start web and orchestrator of this"
                 " version, or run `manage.py prepare` there"
             )
-        asyncio.run(VerifierWorker(device).main())
+        asyncio.run(VerifierWorker(device, Announcement(device, settings.DATA_DIR)).main())
 
 
 def unknown_migrations() -> int:

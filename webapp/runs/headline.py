@@ -28,6 +28,7 @@ OUTCOMES = {
     "unmeasured": ("warn", "!", "Not measured: host error"),
     "cancelled": ("idle", "–", "Cancelled before a result"),
 }
+USEFUL = ("faster", "promising")  # outcomes with a program worth using
 UNMEASURED = {"inconclusive": "noisy", "infrastructure_error": "unmeasured"}
 
 
@@ -57,7 +58,7 @@ class Headline:
     @property
     def useful(self) -> bool:
         """Return whether there is a program worth using."""
-        return self.outcome in ("faster", "promising")
+        return self.outcome in USEFUL
 
     @property
     def chip(self) -> dict[str, str]:
@@ -124,6 +125,12 @@ def best_verification(run: Run) -> Verification | None:
 def headline_of(run: Run) -> Headline:
     latest = run.verifications.filter(kind="verify").exclude(status="").order_by("-queued_at").values_list("status", flat=True).first()
     return of_run(run, best_verification(run), latest or "")
+
+
+def keep(run: Run) -> None:
+    """Set the columns of a finished run that lists sort and filter by. The caller saves the run."""
+    found = headline_of(run)
+    run.headline, run.gain = found.outcome, found.first.ratio if found.first else None
 
 
 def of_row(run: Any) -> Headline:
