@@ -169,6 +169,7 @@ def _merge(commands: Subcommands) -> None:
     merge.add_argument("--checkpoint", type=Path, required=True, metavar="DIR", help="the --out of `train`")
     merge.add_argument("--out", type=Path, required=True, metavar="DIR")
     merge.add_argument("--start", type=Path, metavar="DIR", help="as given to `train`")
+    merge.add_argument("--tokens", type=Path, metavar="FILE", help="as given to `train`")
     merge.add_argument("--json", action="store_true", help="what was written as JSON, with the name and revision for a profile")
     merge.set_defaults(act=run_merge)
 

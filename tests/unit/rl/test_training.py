@@ -283,3 +283,20 @@ def test_the_commands(tmp_path, capsys):
     assert TinyPolicy.load(tmp_path / "m").size == SMALL
     assert main(["train", "--server", "http://127.0.0.1:9", "--out", str(tmp_path / "g"), "--quiet"]) == 2
     assert "does not answer" in capsys.readouterr().err
+
+
+def test_a_policy_from_scratch_over_byte_pairs_is_trained_merged_and_opened_again(tmp_path, capsys):
+    from agents.rl.data.writing import write_rows
+    from tests.unit.rl.test_export import CLEAN, trace
+
+    rows = str(write_rows(tmp_path, "rows", collect([("a", trace("rms_norm"))], CLEAN).rows, "jsonl", {}))
+    pairs, out = str(tmp_path / "pairs.json"), str(tmp_path / "run")
+    assert main(["tokens", "--rows", rows, "--out", pairs, "--size", "600", "--least", "2"]) == 0
+    assert "600 tokens" in capsys.readouterr().out
+    more = ["--tokens", pairs, "--rank", "0", "--prompts", "1", "--batch", "1", "--save-every", "1", "--quiet"]
+    assert main(["train", "--rows", rows, "--out", out, "--steps", "1", *more]) == 0
+    assert main(["merge", "--checkpoint", out, "--tokens", pairs, "--out", str(tmp_path / "whole")]) == 0
+    text = "class ModelNew(nn.Module):"
+    again = TinyPolicy.load(tmp_path / "whole")
+    assert again.decode(again.encode(text)) == text and len(again.encode(text)) <= len(text) / 2
+    assert main(["train", "--rows", rows, "--out", str(tmp_path / "x"), "--tokens", rows]) == 2 and "no byte pairs" in capsys.readouterr().err
