@@ -17,8 +17,9 @@ from verifier.source import Problem
 from verifier.task import Admission
 from webapp.accounts.models import Membership
 from webapp.fleet.models import Device
+from webapp.runs import estimates
 from webapp.runs.models import Run, Verification
-from webapp.tasks import admitting, estimates, trying
+from webapp.tasks import admitting, trying
 from webapp.tasks.models import TryOut
 
 ASKED = {"source": SOURCE, "device": "cpu", "precision": "fp32-strict", "mode": "train"}

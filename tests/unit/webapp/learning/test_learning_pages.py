@@ -7,8 +7,8 @@ import json
 import pytest
 from django.urls import reverse
 
-from agents.rl.policy import Size, TinyPolicy
 from agents.rl.prompts import prompt_of
+from agents.rl.scratch import Size, TinyPolicy
 from agents.rl.training import Config, Trainer
 from tests.unit.webapp.cast import PROGRAM, SOURCE
 from tests.unit.webapp.learning.trainings import SITTING, lines, metrics, rollout, write
