@@ -39,21 +39,13 @@ from agents.rl.prompts import program_in, prompt_of
 
 ARMS = ("naive", "verdict", "rubric")
 MOST_TOKENS = 700  # of a reply
+MOST_CHARACTERS = 10_000  # of a program in supervision
 TRAINING_SECONDS, JUDGING_SECONDS = 0.2, 0.5  # timed calls of a program; the verifier's own limit is 4
 KEPT = ("step", "reward", "success", "speedup", "entropy", "length", "seconds", "verdicts", "samples", "no_sample")
 LEAST = 20  # how often a byte pair occurs at least
 SUPERVISED = {"prompts": 64, "batch": 64, "learning_rate": 6e-4, "warm_up": 50, "decay": 1, "rank": 0, "save_every": 500}
-REINFORCED = {
-    "prompts": 8,
-    "group": 8,
-    "batch": 32,
-    "learning_rate": 3e-5,
-    "rank": 0,
-    "save_every": 1,
-    "apart": 1,
-    "at_once": 64,
-    "most_tokens": MOST_TOKENS,
-}
+REINFORCED = {"prompts": 4, "group": 8, "batch": 32, "learning_rate": 1e-4, "rank": 0, "save_every": 1000, "apart": 1, "at_once": 64}
+REINFORCED |= {"most_tokens": MOST_TOKENS}
 
 
 def fenced(program: str) -> str:
@@ -74,7 +66,7 @@ def supervise(args: argparse.Namespace) -> int:
     if not path.exists():
         Pairs.learn((text for pair in known for text in pair), args.tokens, LEAST).save(path)
     policy = TinyPolicy(SMALL, args.seed, args.device, Pairs.load(path))
-    known = [pair for pair in known if len(policy.encode(pair[1])) < MOST_TOKENS]
+    known = [pair for pair in known if len(pair[1]) < MOST_CHARACTERS]  # replies of MOST_TOKENS; to count them would take as long as the training
     config = Config.of(steps=args.steps or 1500, seed=args.seed, **SUPERVISED)
     trainer = Trainer(policy, config, args.out / "supervised", told, kind="supervised", about={"model": "small", "device": args.device})
     trainer.supervise(known)
