@@ -141,6 +141,7 @@ class Trainer:
     about: Mapping[str, Any] = field(default_factory=dict)
     step: int = 0
     _reference: Any = field(default=None, repr=False)
+    _writing: float = field(default=0.0, repr=False)  # seconds of the current step in which replies were sampled
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -158,11 +159,13 @@ class Trainer:
         """Runs GRPO up to step `config.steps`. Returns the metrics of all steps, including earlier ones."""
         with self._sitting():
             while self.step < self.config.steps:
-                begun = time.monotonic()
+                begun, self._writing = time.monotonic(), 0.0
                 self._draw()
                 samples = self.rollouts(problems)
+                judged = time.monotonic()
                 figures = self.update(samples)
-                told = {"step": self.step + 1, **figures, **summary(samples), "seconds": round(time.monotonic() - begun, 3)}
+                took = {"seconds": time.monotonic() - begun, "writing": self._writing, "updating": time.monotonic() - judged}
+                told = {"step": self.step + 1, **figures, **summary(samples), **{name: round(value, 3) for name, value in took.items()}}
                 self._after(told, list(_lines(self.step + 1, samples)))
         return records.read_lines(self.folder / METRICS)
 
@@ -235,7 +238,9 @@ class Trainer:
             if longest + c.most_tokens > self.policy.longest:
                 wants = f"{longest} tokens, and {c.most_tokens} may be written"
                 raise CannotTrain(f"a prompt has {wants}: the model sees {self.policy.longest}; lower --most-tokens, or leave the problem out")
+            begun = time.monotonic()
             replies = self.policy.sample(prompts, c.most_tokens, c.temperature)
+            self._writing += time.monotonic() - begun
             for (its, seen), prompt, reply in zip(mine, prompts, replies, strict=True):
                 yield Sample(its, turn, prompt, reply, self.policy.decode(reply), seen["problem"], asked=seen["prompt"]), seen["episode_id"]
 

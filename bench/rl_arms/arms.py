@@ -41,7 +41,7 @@ ARMS = ("naive", "verdict", "rubric")
 MOST_TOKENS = 700  # of a reply
 MOST_CHARACTERS = 10_000  # of a program in supervision
 TRAINING_SECONDS, JUDGING_SECONDS = 0.2, 0.5  # timed calls of a program; the verifier's own limit is 4
-KEPT = ("step", "reward", "success", "speedup", "entropy", "length", "seconds", "verdicts", "samples", "no_sample")
+KEPT = ("step", "reward", "success", "speedup", "entropy", "length", "seconds", "writing", "updating", "verdicts", "samples", "no_sample")
 LEAST = 20  # how often a byte pair occurs at least
 SUPERVISED = {"prompts": 64, "batch": 64, "learning_rate": 6e-4, "warm_up": 50, "decay": 1, "rank": 0, "save_every": 500}
 REINFORCED = {"prompts": 4, "group": 8, "batch": 32, "learning_rate": 1e-4, "rank": 0, "save_every": 1000, "apart": 1, "at_once": 64}
@@ -240,10 +240,7 @@ def course(out: Path, arm: str) -> list[dict[str, Any]]:
     found = []
     for line in read_lines(out / arm / METRICS):
         labels = texts.get(line["step"], [])
-        kept = {
-            name: line.get(name)
-            for name in ("step", "reward", "success", "speedup", "entropy", "length", "seconds", "verdicts", "samples", "no_sample")
-        }
+        kept = {name: line.get(name) for name in KEPT}
         found.append({**kept, "cheats": sum(one in CHEATS for one in labels) / max(len(labels), 1), "labels": dict(Counter(labels))})
     return found
 

@@ -44,7 +44,13 @@ CHARTS = (
         "descent", "Gradient and clipping", "Norm of the gradient; share of clipped tokens; KL", "",
         (("norm", "gradient norm"), ("clipped", "clipped"), ("kl", "KL")),
     ),
-    Chart("seconds", "Time per step", "Sampling, verification and update, in seconds", "", (("seconds", "seconds"),)),
+    Chart(
+        "seconds",
+        "Time per step",
+        "In seconds: the whole step, sampling, and the update",
+        "",
+        (("seconds", "all"), ("writing", "sampling"), ("updating", "update")),
+    ),
 )  # fmt: skip
 SUPERVISED = (
     Chart("loss", "Loss", "Mean over the tokens of each step's replies, in nats", "", (("loss", "loss"),)),

@@ -62,7 +62,10 @@ def config(**changed) -> Config:
 
 
 def curve(folder) -> list[dict]:
-    return [{name: value for name, value in line.items() if name != "seconds"} for line in read_lines(folder / "metrics.jsonl")]
+    return [
+        {name: value for name, value in line.items() if name not in ("seconds", "writing", "updating")}
+        for line in read_lines(folder / "metrics.jsonl")
+    ]
 
 
 @pytest.mark.slow
