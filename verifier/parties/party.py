@@ -16,7 +16,7 @@ import sys
 from typing import Any
 
 from verifier.channel import MAX_ARTEFACTS, Channel, ChannelClosed, Frame
-from verifier.parties.loading import describe
+from verifier.parties.describing import describe
 from verifier.parties.permit import Permit
 
 # Imports within functions: a party is confined before it imports torch, and a role loads only what it needs.
@@ -57,6 +57,8 @@ def import_all(extensions: bool) -> None:
     from verifier.startup.importing import swift_imports
 
     with swift_imports():
+        import torch  # noqa: F401
+
         if extensions:
             import torch.utils.cpp_extension  # noqa: F401
 
