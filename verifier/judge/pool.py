@@ -29,11 +29,12 @@ class Cancelled(Exception):
 
 
 class Coming:
-    """A party that takes its role in a separate thread, for a caller that will soon need it."""
+    """A party that takes its role in a separate thread, for a caller that will soon need it. With `first`, it does that work before."""
 
-    def __init__(self, party: Party, terms: tuple[Role, str, str]):
+    def __init__(self, party: Party, terms: tuple[Role, str, str], first: Callable[[], None] | None = None):
         self.party = party
         self.terms = terms
+        self._first = first
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._become, daemon=True)
         self._thread.start()
@@ -41,6 +42,8 @@ class Coming:
 
     def _become(self) -> None:
         try:
+            if self._first is not None:
+                self._first()
             self.party.become(*self.terms)
         except BaseException as failure:
             self._failure = failure
@@ -199,6 +202,16 @@ class Pool:
         if self.cancelled:
             raise Cancelled
         return Coming(self._fresh(terms[0]), terms)
+
+    def unassigned(self) -> Party:
+        """Returns a party that has no role and that no device is initialised for. The caller returns it later."""
+        if self.cancelled:
+            raise Cancelled
+        return self._fresh("")
+
+    def expect(self, coming: Coming) -> None:
+        """Makes the next `take` of these terms return this party, or a fresh one if it fails."""
+        self.coming.append(coming)
 
     def expects(self, terms: tuple[str, str, str]) -> bool:
         return any(one.terms == terms for one in self.coming)

@@ -115,13 +115,18 @@ def serve(channel: Channel, home: str, early: Any = None, permit: Permit | None 
         # A stuck call cannot be interrupted from Python, but a C thread can still report its current line.
         faulthandler.dump_traceback_later(max(float(frame.message.get("limit", 60)) * 0.85, 0.5), exit=False, file=2)
         try:
-            if role is None:
+            if kind == "foresee" and role is None:
+                from verifier.parties.foreseeing import foresee
+
+                foresee(frame.text("source"))
+                reply: dict[str, Any] | None = {"type": "ok"}
+            elif role is None:
                 if early is not None:
                     early.wait()
                 if permit is not None:
                     permit.take()
                 role = make_role(frame, channel, home, permit)
-                reply: dict[str, Any] | None = {"type": "ok"}
+                reply = {"type": "ok"}
             else:
                 reply = getattr(role, "do_" + kind)(frame)
         except ChannelClosed:
