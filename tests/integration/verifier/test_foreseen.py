@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,11 @@ def admitted(bench, source: str, **options):
 def captured(bench, source: str):
     capture = bench.run(CaptureJob(task_source=source)).capture
     return capture.model_copy(update={"seconds": 0.0})
+
+
+def state(party: Party) -> str:
+    """Returns the letter with which the kernel describes the process."""
+    return Path(f"/proc/{party.spawned.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 @pytest.fixture
@@ -90,12 +96,18 @@ def test_it_has_no_role_and_stands_still_while_eager_is_timed(quick, party, monk
     estimate = admission._estimate
 
     def estimated(*arguments):
-        status = Path(f"/proc/{party().spawned.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
-        seen.append((status, party().role))
-        return estimate(*arguments)
+        deadline = time.monotonic() + 10
+        while state(party()) != "T" and time.monotonic() < deadline:
+            time.sleep(0.01)  # a running thread stops when the kernel next looks at its signals
+        seen.append((state(party()), party().role))
+        found = estimate(*arguments)
+        seen.append((state(party()), party().role))
+        return found
 
     monkeypatch.setattr(admission, "_estimate", estimated)
-    assert admitted(quick, task(8)).eager_ms > 0 and seen == [("T", "")]
+    assert admitted(quick, task(8)).eager_ms > 0 and seen == [("T", ""), ("T", "")]
+    captured(quick, task(8))
+    assert quick.judge.session.party is party(), "it runs again"
 
 
 def test_where_it_fails_the_capture_gets_a_fresh_process(quick, party, monkeypatch):
@@ -114,10 +126,9 @@ def test_the_libraries_at_the_beginning_of_the_source_are_imported_before_the_ro
         party.foresee("import colorsys\nfrom wave import open as opened\nlate = 1\nimport chunk_that_does_not_exist\n")
         with pytest.raises(PartyFailure, match="chunk_that_does_not_exist"):
             party.foresee('"""A text."""\nimport chunk_that_does_not_exist\n')
-        maps = Path(f"/proc/{party.spawned.process.pid}/maps")
-        assert maps.exists() and party.role == ""
+        assert party.role == ""
         party.become("reference")
-        source = task(10, "import sys\nassert {'colorsys', 'wave', '" + EXPORTER + "'} <= set(sys.modules)\nreturn x")
-        party.ask("load", {"source": source, "seed": 1})
+        imported = f"import sys\nassert {{'colorsys', 'wave', {EXPORTER!r}}} <= set(sys.modules)\n"
+        party.ask("load", {"source": forward("return x", imported), "seed": 1})
     finally:
         quick.pool.give_back(party)
