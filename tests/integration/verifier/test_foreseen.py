@@ -12,6 +12,7 @@ from verifier.jobs import AdmitJob, CaptureJob
 from verifier.judge import admission
 from verifier.judge.asking import Party
 from verifier.judge.party_failure import PartyFailure
+from verifier.judge.pool import Importing
 
 EXPORTER = "torch.export._trace"
 
@@ -37,10 +38,10 @@ def state(party: Party) -> str:
 @pytest.fixture
 def party(quick, monkeypatch):
     """Returns a function that returns the process that the last admission foresaw."""
-    taken: list[Party] = []
-    unassigned = quick.pool.unassigned
-    monkeypatch.setattr(quick.pool, "unassigned", lambda: taken.append(unassigned()) or taken[-1])
-    return lambda: taken[-1]
+    taken: list[Importing] = []
+    importing = quick.pool.importing
+    monkeypatch.setattr(quick.pool, "importing", lambda source: taken.append(importing(source)) or taken[-1])
+    return lambda: taken[-1].party
 
 
 def test_the_capture_uses_the_process_that_began_during_the_admission(quick, party):
@@ -72,14 +73,14 @@ def test_a_refused_task_ends_it_at_once(quick, party):
 
 
 def test_a_source_that_cannot_be_read_starts_none(quick, monkeypatch):
-    monkeypatch.setattr(quick.pool, "unassigned", None)
+    monkeypatch.setattr(quick.pool, "importing", None)
     assert not admitted(quick, "import torch\n").ok
 
 
 def test_a_graph_that_the_judge_knows_starts_none(quick, monkeypatch):
     source = task(5)
     captured(quick, source)
-    monkeypatch.setattr(quick.pool, "unassigned", None)
+    monkeypatch.setattr(quick.pool, "importing", None)
     assert admitted(quick, source).ok
 
 
@@ -121,7 +122,7 @@ def test_where_it_fails_the_capture_gets_a_fresh_process(quick, party, monkeypat
 
 
 def test_the_libraries_at_the_beginning_of_the_source_are_imported_before_the_role(quick):
-    party = quick.pool.unassigned()
+    party = quick.pool.spawn()
     try:
         party.foresee("import colorsys\nfrom wave import open as opened\nlate = 1\nimport chunk_that_does_not_exist\n")
         with pytest.raises(PartyFailure, match="chunk_that_does_not_exist"):
@@ -131,4 +132,38 @@ def test_the_libraries_at_the_beginning_of_the_source_are_imported_before_the_ro
         imported = f"import sys\nassert {{'colorsys', 'wave', {EXPORTER!r}}} <= set(sys.modules)\n"
         party.ask("load", {"source": forward("return x", imported), "seed": 1})
     finally:
-        quick.pool.give_back(party)
+        party.end()
+
+
+@pytest.fixture
+def ahead(quick, monkeypatch):
+    """A pool that keeps a party with the exporter ready, and nothing else."""
+    monkeypatch.setattr(quick.pool.device, "begins_ahead", True)
+    monkeypatch.setattr(quick.pool, "spares", 1)
+    quick.pool.refill()
+    yield quick.pool
+    for party in [*quick.pool.waiting, *quick.pool.builders, *([quick.pool.exporter.party] if quick.pool.exporter else [])]:
+        party.end()
+    quick.pool.waiting, quick.pool.builders, quick.pool.exporter = [], [], None
+
+
+def test_a_party_with_the_exporter_is_kept_ready_and_used_first(quick, ahead, party):
+    kept = ahead.exporter.party
+    assert kept.spawned in ahead.alive(), "it is frozen while another judge measures"
+    ahead.settle()
+    assert kept.started and kept.role == ""
+    source = task(11)
+    assert admitted(quick, source).ok and party() is kept and ahead.exporter is None
+    assert captured(quick, source).graph is not None and quick.judge.session.party is kept
+    ahead.refill()
+    assert ahead.exporter.party is not kept
+
+
+def test_one_that_has_died_is_replaced(quick, ahead, party):
+    kept = ahead.exporter.party
+    kept.spawned.kill()
+    kept.spawned.exit_status()
+    ahead.settle()
+    source = task(12)
+    assert admitted(quick, source).ok and party() is not kept
+    assert captured(quick, source).graph is not None and quick.judge.session.party is party()
