@@ -323,7 +323,7 @@ class Pool:
             busy = list(self.busy)
         exporter = self.exporter
         ready = [*self.waiting, *self.builders, *([exporter.party] if exporter is not None else [])]
-        return [party.spawned for party in dict.fromkeys([*ready, *busy]) if not party.spawned.ended]
+        return [party.spawned for party in [*ready, *busy] if not party.spawned.ended]
 
     def freezable(self) -> list[Freezable]:
         """Returns what must be frozen while another judge measures. Thread-safe."""

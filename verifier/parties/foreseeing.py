@@ -11,7 +11,7 @@ import ast
 import random
 from collections.abc import Iterator
 
-# Imports within the function: the party loads torch only when it is told to.
+# Imports within functions: the party loads torch only when it is told to.
 
 
 def foresee(source: str) -> None:
