@@ -192,10 +192,9 @@ class Party:
         message = {"source": source, "artefacts": artefacts.index, "failed": artefacts.failed, "variables": self.device.variables("device")}
         self.ask("import", message, limit, raw=artefacts.data, fds=(self.wish.fd,))
 
-    def timed(self, message: dict[str, Any], limit: float, hand_over: Callable[[], None], settled: bool = True) -> Exchange:
-        """Makes one timed call. `hand_over` writes its inputs once the party is ready for them. `settled` waits until no other party uses the
-        device."""
-        return self._exchange("call", message, limit, hand_over, first=settled)
+    def timed(self, message: dict[str, Any], limit: float, hand_over: Callable[[], None]) -> Exchange:
+        """Makes one timed call. `hand_over` writes its inputs once the party is ready for them."""
+        return self._exchange("call", message, limit, hand_over)
 
     def empty(self, rounds: int) -> int:
         """Returns the median round-trip time without a call, in nanoseconds, as measured by the judge, minus the time that the shim counts."""

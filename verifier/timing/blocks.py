@@ -61,8 +61,6 @@ class Caller:
     glancing: Glancing | None = None  # for a program on the CPU: inspects it during some of its timed calls
 
     def call(self, values: Values, rng: int, flush: bool = True, fresh_address: bool = True, reread: bool = False, hold: bool = False) -> Call:
-        """Makes one call. Without `flush`, its time is not meant to be used: the device's caches are as they are, and other parties' idle threads may
-        still spin."""
         party, device = self.party, self.party.device
         self.slot = 1 - self.slot if fresh_address else self.slot
         offsets, half = place(self.expected)
@@ -105,7 +103,7 @@ class Caller:
         if reread and later:
             request["need"] = need
         try:
-            exchange = party.timed(request, self.limit, hand_over, settled=flush)
+            exchange = party.timed(request, self.limit, hand_over)
         except PartyFailure as failure:
             if failure.error_class == "OutOfMemoryError":
                 self._short(failure)
