@@ -274,8 +274,8 @@ class Span:
         event = await self.emit(payload, program=Blob(source.encode(), "text/x-python", f"candidate-{number}.py"))
         return event.of(CandidateProposed) or payload
 
-    async def admit(self) -> Done:
-        return await self.job(AdmitJob(**self._common()))
+    async def admit(self, capture_follows: bool = False) -> Done:
+        return await self.job(AdmitJob(**self._common(), capture_follows=capture_follows))
 
     async def capture(self) -> Done:
         return await self.job(CaptureJob(**self._common()))

@@ -37,7 +37,8 @@ from compiler import DeviceFigures, Options, make_plan, print_program  # noqa: E
 from verifier.judge.party_failure import without_gpu  # noqa: E402
 from verifier.layout import LayoutError, Spec, decode, encode  # noqa: E402
 from verifier.parties.capturing.capture import capture  # noqa: E402
-from verifier.parties.loading import describe, load_source, unusable  # noqa: E402
+from verifier.parties.describing import describe  # noqa: E402
+from verifier.parties.loading import load_source, unusable  # noqa: E402
 from verifier.parties.naming import resolver  # noqa: E402
 from verifier.parties.plain_state import PlainState
 from verifier.parties.seeding import seed_everything  # noqa: E402

@@ -21,6 +21,7 @@ class _Job(BaseModel):
 
 class AdmitJob(_Job):
     kind: Literal["admit"] = "admit"
+    capture_follows: bool = False  # the client's next job captures this task, so the capture's process starts while the task is examined
 
 
 class CaptureJob(_Job):

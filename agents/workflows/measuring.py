@@ -15,10 +15,11 @@ LATER_SECONDS = (20, 60)  # seconds to wait before repeating a measurement on a 
 RIVALS_FAULT = "the program that it is timed against"  # start of the verifier's messages about problems with the rival
 
 
-async def admit(run: Engine) -> Admission:
-    """Admits the task and returns the result. An unsound task ends the run with a list of its problems, one per line."""
+async def admit(run: Engine, capture_follows: bool = True) -> Admission:
+    """Admits the task and returns the result. An unsound task ends the run with a list of its problems, one per line. `capture_follows` says whether
+    the workflow captures the graph next."""
     async with run.span("admit", "Is the task sound?", "verifier") as span:
-        admission = (await span.admit()).result.admission
+        admission = (await span.admit(capture_follows)).result.admission
         if admission is None:
             raise Ended("failed", "the verifier gave no admission")
         if not admission.ok:

@@ -11,7 +11,7 @@ from agents.workflows.outcome import NOT_MEASURED, outcome_of, tried
 async def verify(run: Engine) -> Finish:
     if run.program_source is None:
         raise Ended("failed", "there is no program to verify")
-    admission = await admit(run)
+    admission = await admit(run, capture_follows=False)
     async with run.span("verify", "Verify the program", "verifier") as span:
         title = "The submitted program"
         await span.propose(run.program_source, number=1, parent=None, title=title, step="verify", changes="Written by a person.", strategy="")

@@ -17,7 +17,8 @@ from verifier.build.inline import EXTENSION, Workshop, nothing_loaded
 from verifier.build.raw import RawRequest
 from verifier.build.request import BuildRequest
 from verifier.channel import Channel, Frame
-from verifier.parties.loading import describe, load_source
+from verifier.parties.describing import describe
+from verifier.parties.loading import load_source
 from verifier.startup import cutlass
 
 MAX_LIBRARIES = 256

@@ -121,11 +121,11 @@ class Building:
     def _ask(self) -> tuple[Artefacts, BuildInfo]:
         builder, device = self._builder, self.pool.device
         assert builder is not None
-        raw = self._raw.result() if self._raw is not None else Artefacts([], b"", 0.0)
-        headers = self.headers.shown if self.headers is not None else ""
-        request = {"source": self.program.source, "variables": device.variables("builder"), "headers": headers, "artefacts": raw.index}
         try:
-            builder.become("builder")
+            builder.become("builder")  # imports modules while the raw kernels are still being compiled
+            raw = self._raw.result() if self._raw is not None else Artefacts([], b"", 0.0)
+            headers = self.headers.shown if self.headers is not None else ""
+            request = {"source": self.program.source, "variables": device.variables("builder"), "headers": headers, "artefacts": raw.index}
             frame = builder.ask("build", request, self.pool.limits.build, raw=raw.data, max_raw=MAX_ARTEFACTS)
         except PartyFailure as failure:
             if self.pool.cancelled:
@@ -134,10 +134,9 @@ class Building:
                 raise  # not the program's fault
             status: Status = "timed_out" if failure.kind == "timed_out" else "crashed"
             raise BuildFailed(status, f"while the program was built, {failure.message}") from None
-        artefacts, info = self._taken(frame)
-        info.seconds = max(info.seconds, raw.seconds)
+        artefacts, info = self._taken(frame, raw.seconds)
         if raw.index:
-            info.notes.append(f"{len(raw.index)} raw librar{'y' if len(raw.index) == 1 else 'ies'}: compiled while torch was being imported")
+            info.notes.append(f"{len(raw.index)} raw librar{'y' if len(raw.index) == 1 else 'ies'}: compiled before the program was imported")
         if self.headers is not None:
             self.headers.want(frame.message.get("wanted"))
         failed = frame.message.get("failure")
@@ -151,15 +150,16 @@ class Building:
         """Reads each kernel's registers, spills, shared memory and stack from the machine code."""
         return rows(artefacts, self.pool.device) if self.pool.device.kind == "cuda" else []
 
-    def _taken(self, frame: Frame) -> tuple[Artefacts, BuildInfo]:
-        """Returns the builder's libraries if its description of them is valid."""
+    def _taken(self, frame: Frame, before: float) -> tuple[Artefacts, BuildInfo]:
+        """Returns the builder's libraries if its description of them is valid. `before` is the time in seconds that the raw kernels took, which were
+        compiled before the builder imported the program."""
         try:
             index = checked_index(frame.message.get("artefacts"), len(frame.raw))
             asked = checked_asked(frame.message.get("asked"))
         except ValueError as error:
             raise BuildFailed("crashed", str(error)) from None
         seconds = frame.message.get("seconds")
-        artefacts = Artefacts(index, frame.raw, round(float(seconds), 3) if isinstance(seconds, (int, float)) else 0.0, asked)
+        artefacts = Artefacts(index, frame.raw, round(before + (float(seconds) if isinstance(seconds, (int, float)) else 0.0), 3), asked)
         notes = frame.message.get("notes")
         kept = [note[:300] for note in notes[:32] if isinstance(note, str)] if isinstance(notes, list) else []
         return artefacts, BuildInfo(seconds=artefacts.seconds, cached=False, notes=kept)

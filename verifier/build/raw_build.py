@@ -36,10 +36,10 @@ class RawBuild:
 
     def _work(self) -> None:
         party = self.party
-        begin = time.monotonic()
         wanted = [(request.language, request.source, list(request.flags)) for request in self.requests]
         try:
             party.become("compiler")
+            begin = time.monotonic()
             message = {"requests": wanted, "variables": party.device.variables("builder")}
             frame = party.ask("compile", message, self.pool.limits.build, max_raw=MAX_ARTEFACTS)
             index = checked_index(frame.message.get("artefacts"), len(frame.raw))

@@ -39,6 +39,8 @@ class Spawned:
     drain: threading.Thread | None = None
     over: Literal["", "memory", "processes"] = ""  # the limit that the party exceeded, if no cgroup enforces limits
     ended: bool = False
+    frozen: int = 0  # number of `freeze` calls without a `thaw`
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start_drain(self) -> None:
         self.drain = threading.Thread(target=self._drain, daemon=True)
@@ -89,11 +91,19 @@ class Spawned:
         return bytes(self.printed[-self.limits.output :]).decode(errors="replace")
 
     def freeze(self) -> None:
-        """Freezes everything in the party, including processes that it starts in the meantime, until `thaw` is called or the party ends."""
-        self._still(True)
+        """Freezes everything in the party, including processes that it starts in the meantime, until `thaw` has been called as often as `freeze`, or
+        the party ends. Thread-safe."""
+        with self.lock:
+            self.frozen += 1
+            if self.frozen == 1:
+                self._still(True)
 
     def thaw(self) -> None:
-        self._still(False)
+        """Undoes one `freeze`. Does nothing to a party that is not frozen. Thread-safe."""
+        with self.lock:
+            self.frozen = max(self.frozen - 1, 0)
+            if self.frozen == 0:
+                self._still(False)
 
     def members(self) -> list[int]:
         """Returns all processes of the party."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import re
@@ -20,6 +21,7 @@ from verifier.correctness.triviality import trivial_guess
 from verifier.devices.base import DeviceError, NoRoom
 from verifier.float8 import wide
 from verifier.jobs import AdmitJob
+from verifier.judge.foreseeing import Foreseen
 from verifier.judge.memory import Ledger, too_little
 from verifier.judge.party_failure import PartyFailure, without_gpu
 from verifier.judge.pool import Pool
@@ -39,8 +41,9 @@ _HINTS = {
 }
 
 
-def admit(job: AdmitJob, pool: Pool, seed: int) -> Admission:
-    """Examines a task. Faults in the task are returned as problems with a line number and are never raised. Raises `Cancelled` and `DeviceError`."""
+def admit(job: AdmitJob, pool: Pool, seed: int, capture: Foreseen | None = None) -> Admission:
+    """Examines a task. Faults in the task are returned as problems with a line number and are never raised. `capture` is the process of the capture
+    that follows; it begins after the task's source has been read, and stands still while calls are timed. Raises `Cancelled` and `DeviceError`."""
     sha = sha256(job.task_source)
     result = Admission(task=sha, ok=False, protection=_protected())
     try:
@@ -49,9 +52,11 @@ def admit(job: AdmitJob, pool: Pool, seed: int) -> Admission:
         return result.model_copy(update={"problems": error.problems})
     session = ReferenceSession(pool, job.task_source, job.precision, job.mode, watch=True)
     session.party.give_time(pool.limits.admission)
+    if capture is not None:
+        capture.begin()
     result = result.model_copy(update={"protection": _protected()})  # starting the first party may have revealed that a layer failed
     try:
-        return _examine(session, result, seed)
+        return _examine(session, result, seed, capture)
     except PartyFailure as failure:
         if failure.error_class == SHORT:
             _may_be_others(pool, task_failure(failure))
@@ -87,7 +92,7 @@ def _protected() -> list[str]:
     return [*found.layers, *(f"missing: {layer}" for layer in found.missing)]
 
 
-def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admission:
+def _examine(session: ReferenceSession, result: Admission, seed: int, capture: Foreseen | None) -> Admission:
     begin = time.monotonic()
     session.load(seed)
     inputs = session.inputs(seed + 1, count=True)
@@ -131,6 +136,8 @@ def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admissi
     if need is not None and free is not None and need > free:
         message = f"a verification needs {need / 2**30:.1f} GiB of device memory at its largest moment, and {free / 2**30:.1f} GiB are there"
         problems.append(_too_large(session.pool, session.source, message, need))
+    with capture.still() if capture is not None else contextlib.nullcontext():
+        eager_ms = _estimate(session, inputs, shape) if not problems else None
     state = session.state
     update = {
         "ok": not problems,
@@ -149,7 +156,7 @@ def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admissi
         "decided": precise.decided,
         "memory_bytes": need,
         "mutates": mutated,
-        "eager_ms": _estimate(session, inputs, shape) if not problems else None,
+        "eager_ms": eager_ms,
     }
     return Admission.model_validate({**result.model_dump(), **update})
 

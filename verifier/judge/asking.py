@@ -31,7 +31,7 @@ from verifier.shim.clock import SeriesFailed, SharedPage, Stamped
 if TYPE_CHECKING:
     from verifier.integrity.sampling.glancing import Glances
 
-FREEZABLE = ("start", "role", "load", "import", "capture", "compile", "later")  # long-running requests that do not use the device
+FREEZABLE = ("start", "foresee", "role", "load", "import", "capture", "compile", "later")  # long-running requests that do not use the device
 LEAST_SECONDS = 0.01  # grace period in seconds for a request whose time has run out
 SLICE = 1.0  # interval in seconds at which the frozen time is checked
 _NANOSECONDS = struct.Struct("<q")
@@ -60,6 +60,7 @@ class Party:
         self.channel = spawned.channel
         self.device = device
         self.limits = limits
+        self.started = False  # whether its interpreter is known to be ready
         self.role = ""
         self.source_name: Literal["task", "program"] = "task"
         self.arenas: dict[str, Arena] = {}
@@ -88,12 +89,23 @@ class Party:
 
     def become(self, role: str, precision: str = "fp32-strict", mode: str = "train") -> None:
         """Waits until the interpreter is ready, then assigns the role."""
-        ready = self.receive(self.limits.start, 0, "start")
-        if ready.text("landlock_failed"):
-            layer_failed("landlock", ready.text("landlock_failed"))
+        self._start()
         self.role = role
         self.source_name = "task" if role in ("reference", "baseline") else "program"
         self.ask("role", {"role": role, "device": self.device.config(), "precision": precision, "mode": mode}, self.limits.start)
+
+    def foresee(self, source: str) -> None:
+        """Waits until the interpreter is ready, then imports what a capture of this task needs. The party has no role yet and uses no device."""
+        self._start()
+        self.ask("foresee", {"source": source}, self.limits.start)
+
+    def _start(self) -> None:
+        if self.started:
+            return
+        ready = self.receive(self.limits.start, 0, "start")
+        self.started = True
+        if ready.text("landlock_failed"):
+            layer_failed("landlock", ready.text("landlock_failed"))
 
     def settle(self) -> None:
         """Waits until the party is ready for a role. A startup failure is reported when the party is taken from the pool."""

@@ -23,6 +23,7 @@ from verifier.judge.admission import admit, task_failure
 from verifier.judge.capturing import CaptureBroken, Captures
 from verifier.judge.endings import TaskUnusable
 from verifier.judge.evaluation import Evaluation
+from verifier.judge.foreseeing import Foreseen
 from verifier.judge.inbox import Inbox
 from verifier.judge.opening import Opening
 from verifier.judge.party_failure import PartyFailure
@@ -31,7 +32,7 @@ from verifier.judge.session import ReferenceSession
 from verifier.layout import LayoutError
 from verifier.source import SourceError, sha256
 from verifier.startup import bytecode
-from verifier.task import Task
+from verifier.task import Admission, Task
 
 # Imports within functions: a judge starts sooner without what only jobs of one kind need.
 JOB: TypeAdapter[Job] = TypeAdapter(Job)
@@ -53,6 +54,7 @@ class Judge:
         self.captures = Captures(data_dir)
         self.session: ReferenceSession | None = None
         self.session_key: tuple[str, ...] = ()
+        self.foreseen: Foreseen | None = None  # the process of the capture that follows the last admission
         pool.gate.called_off = lambda: pool.cancelled
         if self.device.kind == "cuda":
             pool.gate.begin(pool.freezable, self.device.rests)
@@ -110,9 +112,12 @@ class Judge:
             return JobResult(error=f"the verifier failed: {type(error).__name__}: {error}")
 
     def _run(self, job: Job, on_stage: Any) -> JobResult:
+        foreseen, self.foreseen = self.foreseen, None
+        if foreseen is not None:
+            foreseen.use_for(job)
         if isinstance(job, AdmitJob):
             on_stage(StageEvent(stage="admit", status="started"))
-            return JobResult(admission=admit(job, self.pool, secrets.randbits(32)))
+            return JobResult(admission=self._admit(job))
         if isinstance(job, CaptureJob):
             on_stage(StageEvent(stage="capture", status="started"))
             return self._capture(job)
@@ -134,6 +139,21 @@ class Judge:
 
             return JobResult(sanitized=sanitize_job(job, self.pool, self.data_dir, on_stage))
         return self._profile(job, on_stage)
+
+    def _admit(self, job: AdmitJob) -> Admission:
+        seed = secrets.randbits(32)
+        if not job.capture_follows or self.captures.known(sha256(job.task_source), job.mode, job.precision) is not None:
+            return admit(job, self.pool, seed)
+        foreseen = Foreseen(self.pool, job)
+        try:
+            admission = admit(job, self.pool, seed, foreseen)
+            if admission.ok:
+                foreseen.admitted()
+                self.foreseen = foreseen
+            return admission
+        finally:
+            if self.foreseen is None:
+                foreseen.end()
 
     def _calibrate(self, job: CalibrateJob, on_stage: Any) -> JobResult:
         from verifier.timing.calibrate import calibrate
@@ -188,6 +208,9 @@ class Judge:
         if self.session is not None:
             self.session.close()
             self.session = None
+        if self.foreseen is not None:
+            self.foreseen.end()
+            self.foreseen = None
 
     def close(self) -> None:
         self.pool.gate.end()

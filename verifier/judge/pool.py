@@ -29,11 +29,12 @@ class Cancelled(Exception):
 
 
 class Coming:
-    """A party that takes its role in a separate thread, for a caller that will soon need it."""
+    """A party that takes its role in a separate thread, for a caller that will soon need it. With `first`, it does that work before."""
 
-    def __init__(self, party: Party, terms: tuple[Role, str, str]):
+    def __init__(self, party: Party, terms: tuple[Role, str, str], first: Callable[[], None] | None = None):
         self.party = party
         self.terms = terms
+        self._first = first
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._become, daemon=True)
         self._thread.start()
@@ -41,6 +42,8 @@ class Coming:
 
     def _become(self) -> None:
         try:
+            if self._first is not None:
+                self._first()
             self.party.become(*self.terms)
         except BaseException as failure:
             self._failure = failure
@@ -66,6 +69,36 @@ class Coming:
             raise self._failure
 
 
+class Importing:
+    """A party without a role that imports, in a separate thread, what a capture needs (`Party.foresee`), once the work of `after` is done."""
+
+    def __init__(self, party: Party, source: str = "", after: Importing | None = None):
+        self.party = party
+        self._source = source
+        self._after = after
+        self._failure: PartyFailure | None = None
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        try:
+            if self._after is not None:
+                self._after.arrive()
+            self.party.foresee(self._source)
+        except PartyFailure as failure:
+            self._failure = failure
+
+    def settle(self) -> None:
+        """Waits until the thread has ended. A failure is reported when the party is needed."""
+        self._thread.join()
+
+    def arrive(self) -> None:
+        """Waits until everything is imported. Raises `PartyFailure`."""
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+
 class Pool:
     """Fresh parties that have imported torch and are waiting for a role; each is used once. They are all spawned from one thread, because a party
     dies with the thread that spawned it."""
@@ -78,6 +111,8 @@ class Pool:
         self.builder_binds = builder_binds or []  # additional paths visible to builders
         self.waiting: list[Party] = []
         self.builders: list[Party] = []  # one builder is kept ready with the spares, under its own confinement
+        # One party that has imported the exporter is kept ready for a capture, on a device whose host has processors to spare for that.
+        self.exporter: Importing | None = None
         self.busy: list[Party] = []
         self.coming: list[Coming] = []
         self.ending: list[Party] = []  # killed but not yet reaped
@@ -200,6 +235,23 @@ class Pool:
             raise Cancelled
         return Coming(self._fresh(terms[0]), terms)
 
+    def importing(self, source: str) -> Importing:
+        """Returns a party without a role and without a device, which begins to import what a capture of this task needs. The caller returns it
+        later."""
+        if self.cancelled:
+            raise Cancelled
+        self._sort_out()
+        before, self.exporter = self.exporter, None
+        if before is None:
+            return Importing(self._fresh(""), source)
+        with self.lock:
+            self.busy.append(before.party)
+        return Importing(before.party, source, after=before)
+
+    def expect(self, coming: Coming) -> None:
+        """Makes the next `take` of these terms return this party, or a fresh one if it fails."""
+        self.coming.append(coming)
+
     def expects(self, terms: tuple[str, str, str]) -> bool:
         return any(one.terms == terms for one in self.coming)
 
@@ -269,7 +321,9 @@ class Pool:
         """Returns the processes of every party. Thread-safe."""
         with self.lock:
             busy = list(self.busy)
-        return [party.spawned for party in [*self.waiting, *self.builders, *busy] if not party.spawned.ended]
+        exporter = self.exporter
+        ready = [*self.waiting, *self.builders, *([exporter.party] if exporter is not None else [])]
+        return [party.spawned for party in [*ready, *busy] if not party.spawned.ended]
 
     def freezable(self) -> list[Freezable]:
         """Returns what must be frozen while another judge measures. Thread-safe."""
@@ -294,9 +348,13 @@ class Pool:
         with self.gate.idle():
             for party in self.waiting:
                 party.settle()
+            if self.exporter is not None:
+                self.exporter.settle()
 
     def _sort_out(self) -> None:
         self.waiting = [party for party in self.waiting if party.spawned.process.poll() is None]
+        if self.exporter is not None and self.exporter.party.spawned.process.poll() is not None:
+            self.exporter = None
 
     def refill(self) -> None:
         """Refills the pool. Call it only when nothing is being measured."""
@@ -306,6 +364,8 @@ class Pool:
             self.waiting.append(self.spawn())
         if self.spares and not self.builders:
             self.builders.append(self.spawn("builder"))
+        if self.spares and self.exporter is None and self.device.begins_ahead:
+            self.exporter = Importing(self.spawn())
 
     def cancel(self) -> None:
         """Kills the working parties from another thread. Any thread that is waiting for them immediately gets an error."""
@@ -316,14 +376,15 @@ class Pool:
 
     def close(self) -> None:
         """Kills all parties first and then waits for each of them, because the driver needs a while for every process that held a context."""
-        parties = [*self.waiting, *self.builders, *self.busy, *self.ending]
+        exporters = [self.exporter.party] if self.exporter is not None else []
+        parties = [*self.waiting, *self.builders, *exporters, *self.busy, *self.ending]
         if parties:
             with ThreadPoolExecutor(len(parties)) as threads:
                 list(threads.map(lambda party: party.spawned.kill(), parties))
                 list(threads.map(lambda party: party.spawned.end(), parties))
         for party in parties:
             party.end()
-        self.waiting, self.builders, self.busy, self.coming, self.ending = [], [], [], [], []
+        self.waiting, self.builders, self.busy, self.coming, self.ending, self.exporter = [], [], [], [], [], None
 
 
 def data_folder(data_dir: Path, name: str) -> Path:

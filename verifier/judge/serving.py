@@ -59,7 +59,7 @@ class Memory:
 
     def leaked(self) -> str:
         """Reports how much device memory a job did not release. Returns an empty string if it released everything. The parties of a job are dead by
-        this point, except for the reference, which is kept for the next job. If much memory is missing, the reference is also terminated, and the
+        this point, except for a reference that the next job will use. If much memory is missing, the reference is also terminated, and the
         device is examined again."""
         before = self.free_at_rest
         free = self.device.free_bytes()
@@ -72,7 +72,7 @@ class Memory:
         if free < before - SESSION_BYTES:
             self.judge.end_session()
             gc.collect()  # tensors still held by an exception's frames
-        if self.judge.session is not None:
+        if self.judge.session is not None or self.judge.foreseen is not None:
             return ""
         deadline = time.monotonic() + GIVEN_BACK_SECONDS
         while free is not None and free < before - LEAK_BYTES and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Loads untrusted source code as a module, and reports where it failed."""
+"""Loads untrusted source code as a module, and examines the model that it defines."""
 
 # sandboxed: imports tasks and programs
 
@@ -8,9 +8,7 @@ import importlib.util
 import os
 import random
 import sys
-import traceback
 from types import ModuleType
-from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -18,7 +16,6 @@ from torch.utils._pytree import tree_leaves
 from verifier.layout import NAMES, unsupported
 
 IMPORT_SEED = 0
-MAX_MESSAGE = 6000  # maximum number of characters of an exception that are reported
 
 
 def load_source(name: str, source: str, home: str) -> ModuleType:
@@ -52,29 +49,3 @@ def unusable(model: torch.nn.Module) -> str:
             word = type(value).__name__
             return f"{name} of the state dict is a {word} of tensors, which no program can be given; keep its tensors as parameters or buffers"
     return ""
-
-
-def describe(error: BaseException) -> dict[str, Any]:
-    """Describes an exception as data, with the innermost line of the task's or program's source."""
-    line = None
-    function = ""
-    kept = []
-    for entry in traceback.extract_tb(error.__traceback__):
-        module = os.path.basename(entry.filename)
-        if module in ("task.py", "program.py"):
-            line, function = entry.lineno, entry.name
-        if f"{os.sep}verifier{os.sep}" not in entry.filename:
-            kept.append(f"{module}:{entry.lineno} in {entry.name}: {(entry.line or '').strip()}")
-    if isinstance(error, SyntaxError) and os.path.basename(error.filename or "") in ("task.py", "program.py"):
-        line = error.lineno
-    try:
-        message = str(error)
-    except Exception:
-        message = "(its message cannot be printed)"
-    return {
-        "class": type(error).__name__,
-        "message": message[:MAX_MESSAGE],
-        "line": line,
-        "function": function,
-        "traceback": "\n".join(kept[-12:])[:MAX_MESSAGE],
-    }

@@ -16,7 +16,7 @@ import sys
 from typing import Any
 
 from verifier.channel import MAX_ARTEFACTS, Channel, ChannelClosed, Frame
-from verifier.parties.loading import describe
+from verifier.parties.describing import describe
 from verifier.parties.permit import Permit
 
 # Imports within functions: a party is confined before it imports torch, and a role loads only what it needs.
@@ -57,6 +57,8 @@ def import_all(extensions: bool) -> None:
     from verifier.startup.importing import swift_imports
 
     with swift_imports():
+        import torch  # noqa: F401
+
         if extensions:
             import torch.utils.cpp_extension  # noqa: F401
 
@@ -113,13 +115,18 @@ def serve(channel: Channel, home: str, early: Any = None, permit: Permit | None 
         # A stuck call cannot be interrupted from Python, but a C thread can still report its current line.
         faulthandler.dump_traceback_later(max(float(frame.message.get("limit", 60)) * 0.85, 0.5), exit=False, file=2)
         try:
-            if role is None:
+            if kind == "foresee" and role is None:
+                from verifier.parties.foreseeing import foresee
+
+                foresee(frame.text("source"))
+                reply: dict[str, Any] | None = {"type": "ok"}
+            elif role is None:
                 if early is not None:
                     early.wait()
                 if permit is not None:
                     permit.take()
                 role = make_role(frame, channel, home, permit)
-                reply: dict[str, Any] | None = {"type": "ok"}
+                reply = {"type": "ok"}
             else:
                 reply = getattr(role, "do_" + kind)(frame)
         except ChannelClosed:

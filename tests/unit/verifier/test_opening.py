@@ -16,8 +16,11 @@ from verifier.confinement.spawned import wait
 from verifier.judge.opening import Opening
 from verifier.startup.importing import swift_imports
 
+STARTERS = ["verifier.cli", "verifier.startup.starting", "verifier.judge.process"]
+PARTIES = ["verifier.parties.party", "verifier.devices.cuda_early", "verifier.build.compiler"]  # loaded before torch, or in a party without it
 
-@pytest.mark.parametrize("module", ["verifier.cli", "verifier.startup.starting", "verifier.judge.process"])
+
+@pytest.mark.parametrize("module", [*STARTERS, *PARTIES])
 def test_what_starts_a_judge_and_its_parties_is_light(module):
     code = f"import sys, {module}; print(sorted({{'torch', 'numpy', 'pydantic'}} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
