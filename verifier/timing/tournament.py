@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from verifier.correctness.calling import Subject
-from verifier.correctness.moved_state import state_off
+from verifier.correctness.moved_state import StateOff, state_off
 from verifier.integrity.sampling.glancing import Glancing
 from verifier.integrity.timed_process import Check, TimedProcess
 from verifier.judge.asking import Party
@@ -211,9 +211,10 @@ class Tournament(Processes):
         for side in sides if not self.outputs.failed else []:
             side.calibrate()
         for pair in these:
-            off = "" if self.outputs.failed else state_off(pair.program.caller.party, pair.baselines[0].caller.party, self.trials)
-            if off:
-                self.outputs.failed = [Trial(name="state after the timed calls", seed=0, ok=False, detail=off)]
+            off = StateOff() if self.outputs.failed else state_off(pair.program.caller.party, pair.baselines[0].caller.party, self.trials)
+            if off.detail:
+                trial = Trial(name="state after the timed calls", seed=0, ok=False, detail=off.detail, compared=off.compared, wrong=off.wrong)
+                self.outputs.failed = [trial]
 
     def _unseen(self, shape: Form | None) -> bool:
         """Returns whether it is still unclear whose code the timed calls run."""

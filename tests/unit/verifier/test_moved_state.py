@@ -131,7 +131,9 @@ def test_a_buffer_that_only_later_calls_change_is_compared_too(monkeypatch):
     eager, trials = Eager(monkeypatch, now), late_trials()
     assert moved_late(eager, trials) == ["slow"]
     right = {f"own.{name}": tensor for name, tensor in now.items()}
-    assert state_off(Eager(monkeypatch, right), eager, trials) == ""
-    assert "slow was not updated" in state_off(Eager(monkeypatch, {**right, "own.slow": torch.zeros(2)}), eager, trials)
+    assert state_off(Eager(monkeypatch, right), eager, trials).detail == ""
+    off = state_off(Eager(monkeypatch, {**right, "own.slow": torch.zeros(2)}), eager, trials)
+    assert "slow was not updated" in off.detail
+    assert [(part.name, part.wrong, part.elements) for part in off.wrong] == [("slow", 2, 2)]
     without = {name: tensor for name, tensor in right.items() if name != "own.slow"}
-    assert "no parameter or buffer 'slow'" in state_off(Eager(monkeypatch, without), eager, trials)
+    assert "no parameter or buffer 'slow'" in state_off(Eager(monkeypatch, without), eager, trials).detail
