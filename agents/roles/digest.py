@@ -155,12 +155,29 @@ def clusters(figures: DeviceFigures) -> str:
     said = "; clusters have up to 8 blocks (16 where the kernel allows sizes that are not portable), which read each other's shared memory"
     if figures.capability != (9, 0):
         return said
+    if figures.clusters:
+        return f"{said}. {measured_clusters(figures)}"
     most = ", ".join(f"{min(GPCS * (GPC_UNITS // blocks), figures.units // blocks)} of {blocks}" for blocks in CLUSTER_BLOCKS)
     return (
         f"{said}. Clusters resident at once, where a block takes a whole multiprocessor: at most {most} blocks, because a cluster lies within one of "
         f"{GPCS} groups of at most {GPC_UNITS} multiprocessors (NVIDIA's H100 whitepaper); how many are enabled in each group differs from device to "
         "device, so let the host ask cudaOccupancyMaxActiveClusters and launch no more where clusters wait for each other"
     )
+
+
+def measured_clusters(figures: DeviceFigures) -> str:
+    """Says how many clusters this device holds at once and what an exchange within them costs, beside one through L2."""
+    counts = ", ".join(f"{count} of {size}" for size, count in figures.clusters)
+    said = f"Clusters resident at once on this device, where a block takes a whole multiprocessor: {counts} blocks"
+    if not figures.cluster_us:
+        return said
+    costs = ", ".join(f"{us:.2g} us of {size}" for size, us in figures.cluster_us)
+    said += f"; an exchange of one value a thread through shared memory, with the barrier of a cluster, takes {costs}"
+    if figures.grid_us:
+        said += f" (through L2, with a barrier of one block on each multiprocessor: {figures.grid_us:.2g} us)"
+    if figures.cluster_read_gbs:
+        said += f"; all blocks together read each other's shared memory at {figures.cluster_read_gbs:,.0f} GB/s"
+    return said
 
 
 def tensor_cores(figures: DeviceFigures) -> str:
@@ -227,7 +244,7 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
             "product multiplies each row by its group's weights, and an index, a division and a sum at an index fetch, assign and return rows."
         )
     if capture is not None and (facts := task_facts(capture)).dependent_steps:
-        lines.append(steps_text(facts.dependent_steps, facts.exchanges))
+        lines.append(steps_text(facts.dependent_steps, facts.exchanges, compiled.figures))
     alike: dict[str, list[Group]] = {}
     waiting = chained(compiled)
     for group in plan.groups:
