@@ -123,11 +123,9 @@ def steps_text(dependent_steps: int, exchanges: int = 1, figures: DeviceFigures 
     each = "each costs" if exchanges == 1 else several
     fewer = "" if exchanges == 1 else " A block that computes a reduction for itself from what it receives anyway needs fewer."
     grid = figures.grid_us if figures is not None else 0.0
-    step_us, cost = (
-        (grid, f"{grid:.2g} us by a barrier of the grid (measured)")
-        if grid
-        else (STEP_US, "about a microsecond (by flags; a grid-wide barrier up to 3)")
-    )
+    step_us, cost = STEP_US, "about a microsecond (by flags; a grid-wide barrier up to 3)"
+    if grid:
+        step_us, cost = grid, f"{grid:.2g} us by a barrier of the grid (measured)"
     near = "its cost stands under Device" if figures is not None and figures.cluster_us else "its cost is not measured here"
     return (
         f"It counts bytes and products alone and no dependent steps: {dependent_steps:,} steps of a recurrence follow each other here, and where "

@@ -63,10 +63,8 @@ class DeviceFigures(BaseModel):
         if device.startswith("cuda"):
             base = cls.h200()
             update = {ours: data[theirs] for ours, theirs in ANNOUNCED for value in [data.get(theirs)] if value}
-            by_size = {
-                "clusters": tuple((size, int(count)) for size, count in _by_size(data, "clusters")),
-                "cluster_us": _by_size(data, "cluster_us"),
-            }
+            counts = tuple((size, int(count)) for size, count in _by_size(data, "clusters"))
+            by_size = {"clusters": counts, "cluster_us": _by_size(data, "cluster_us")}
             update |= {ours: pairs for ours, pairs in by_size.items() if pairs}
             return base.model_copy(update={"name": name or base.name, "capability": _capability(data.get("capability")), **update})
         threads = int(data.get("threads") or _count(str(data.get("device_model") or "")) or 2)
