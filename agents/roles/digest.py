@@ -13,6 +13,7 @@ from agents.floor import UNITS, faster, fastest, floor_of_group, floor_of_step, 
 from agents.ports import Passage
 from agents.roles.compiled import Compiled
 from agents.roles.edits import folded
+from agents.roles.group_rows import group_rows
 from agents.roles.measured import eager_text, step_floor, verdict_text
 from agents.roles.names import short_name
 from agents.roles.prompts import fenced
@@ -91,7 +92,7 @@ def task_text(situation: Situation) -> str:
         lines.append(f"Inputs: {', '.join(shapes)[:1000] or 'none'}")
         lines.append(f"Parameters: {admission.parameters or 0:,}")
         lines += [f"Flag: {FLAGS.get(flag, flag)}" for flag in admission.flags]
-        lines += own_error(admission)
+        lines += [*group_rows(situation.capture), *own_error(admission)]
     known = [a.report.environment for a in situation.attempts if a.report is not None]
     if known and known[-1].compiler:
         lines.append(f"Built with: {known[-1].compiler}{f', CUDA {known[-1].cuda}' if known[-1].cuda else ''}, PyTorch {known[-1].torch}")

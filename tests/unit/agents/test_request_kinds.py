@@ -11,8 +11,10 @@ from test_llm_roles import run
 from test_request_findings import COUNTED, counted
 from test_requests import H200, compiled, group, passed, profile, situation
 
-from agents.floor import floor_of
+from agents.floor import floor_of, steps_text
 from agents.roles import digest, measured, of_reference
+from agents.roles.evidence import wrong_tensors
+from agents.roles.group_rows import group_line
 from agents.roles.host_cost import at_call_time, host_text
 from agents.roles.kernel_floors import KernelFloor, bounds_text, products_text
 from agents.roles.llm_coder import unapplied
@@ -23,11 +25,11 @@ from agents.roles.situation import Advice
 from agents.settings import Settings
 from agents.strategies import Facts, by_name
 from compiler import DeviceFigures, Options
-from verifier.graph import Capture
+from verifier.graph import Capture, GroupSizes
 from verifier.jobs import HostCalls
 from verifier.profiling.diagnosing.call_time import call_time
 from verifier.profiling.nsight import counters
-from verifier.report import ObservedKernel
+from verifier.report import ObservedKernel, Trial, WrongTensor
 from verifier.task import Admission
 
 PRODUCT = Capture(task="t", mode="train", flops=24 * 10**9, bytes_min=10**6)  # 206 us as three products of TF32 on an H200
@@ -269,3 +271,43 @@ def test_the_bandwidth_of_the_cache_is_given_where_it_was_measured():
     assert "- cache shared by all: 52.4 MB; " in digest.device_text(H200)
     known = DeviceFigures.of({"device": "cuda:0", "cache_gbs": 5512.4})
     assert "- cache shared by all: 52.4 MB, 5,512 GB/s by a plain copy within it; " in digest.device_text(known)
+
+
+def test_clusters_and_exchanges_are_given_as_measured():
+    assert "at most 66 of 2" in digest.device_text(H200)
+    measured_figures = {"clusters_2": 66, "clusters_8": 16, "cluster_us_2": 0.21, "cluster_us_8": 0.26, "grid_us": 1.34, "cluster_read_gbs": 3300.0}
+    known = DeviceFigures.of({"device": "cuda:0", "capability": "9.0", **measured_figures})
+    assert known.clusters == ((2, 66), (8, 16)) and hash(known)
+    said = digest.device_text(known)
+    assert "Clusters resident at once on this device, where a block takes a whole multiprocessor: 66 of 2, 16 of 8 blocks" in said
+    assert "takes 0.21 us of 2, 0.26 us of 8 (through L2, with a barrier of one block on each multiprocessor: 1.3 us)" in said
+    assert "at 3,300 GB/s" in said and "at most 66" not in said
+    recurrence = steps_text(100, 1, known)
+    assert "each costs 1.3 us by a barrier of the grid (measured), 134 us together" in recurrence and "its cost stands under Device" in recurrence
+
+
+# Rows of groups
+
+
+def test_the_rows_of_groups_are_told_with_the_tiles_that_they_fill():
+    told = "Rows a group, counted in one call with the task's inputs (topk, 2 of 4 for each of 16 rows): "
+    few = GroupSizes(source="topk, 2 of 4 for each of 16 rows", rows=[65, 64, 0, 128])
+    assert group_line(few).startswith(f"{told}65, 64, 0, 128 (tiles of 64 rows: 5, 80% full; tiles of 128 rows: 3, 67% full)")
+    many = GroupSizes(source="offsets in input 1", rows=[0] * 2 + [64] * 30)
+    assert "0 to 64, median 64, in 32 groups, 2 without any" in group_line(many)
+
+
+# Tensors of a wrong result
+
+
+def test_every_wrong_tensor_is_listed_with_its_pattern():
+    parts = [
+        WrongTensor(name="out", wrong=4, elements=96, first=[16], value="1.5", expected="1", error=0.25, bound=1e-6, where="dimension 0: 16 of 24"),
+        WrongTensor(name="picked", wrong=1, elements=9, first=[0, 2], value="3", expected="4"),
+    ]
+    trial = Trial(name="negative", seed=1, ok=False, detail="out: 4 of 96 elements are off", compared=7, wrong=parts)
+    assert wrong_tensors(trial) == [
+        "- in it, 7 outputs, inputs that the task changes, and buffers were compared: 2 off, the others right",
+        "  - out: 4 of 96, first [16]: 1.5 instead of 1; largest error 0.25, bound 1e-06; dimension 0: 16 of 24",
+        "  - picked: 1 of 9, first [0, 2]: 3 instead of 4",
+    ]
