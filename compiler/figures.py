@@ -12,7 +12,7 @@ Arithmetic = Literal["fp32", "3xtf32", "tf32", "half"]
 ANNOUNCED = (  # (our field, the verifier's name for it); if a field occurs twice, the later entry wins because it is measured
     ("bandwidth_gbs", "bandwidth_gbs"), ("bandwidth_gbs", "stream_gbs"), ("fp32_gflops", "fp32_gflops"), ("fp32_gflops", "fp32_product_gflops"),
     ("tf32_gflops", "tf32_gflops"), ("half_gflops", "bf16_gflops"), ("units", "multiprocessors"), ("cache_bytes", "l2_bytes"),
-    ("cache_gbs", "cache_gbs"), ("cluster_read_gbs", "cluster_read_gbs"), ("grid_us", "grid_us"),
+    ("cache_gbs", "cache_gbs"), ("cluster_read_gbs", "cluster_read_gbs"), ("grid_us", "grid_us"), ("clock_mhz", "clock_mhz"),
 )  # fmt: skip
 
 
@@ -34,6 +34,7 @@ class DeviceFigures(BaseModel):
     cluster_us: tuple[tuple[int, float], ...] = ()  # an exchange of a value a thread in a cluster, with its barrier, after the blocks of a cluster
     cluster_read_gbs: float = 0.0  # reads of another block's shared memory, by all blocks together; 0 means unknown
     grid_us: float = 0.0  # such an exchange through L2, with a barrier of one block a multiprocessor; 0 means unknown
+    clock_mhz: float = 0.0  # highest clock rate of a multiprocessor; 0 means unknown
     launch_us: float  # one kernel launch, or one parallel region
     unit_cache_bytes: int  # L2 cache of a core, or shared memory of a multiprocessor
     capability: tuple[int, int] | None = None  # compute capability of a GPU, or None if unknown

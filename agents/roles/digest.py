@@ -18,7 +18,7 @@ from agents.roles.measured import eager_text, step_floor, verdict_text
 from agents.roles.names import short_name
 from agents.roles.prompts import fenced
 from agents.roles.shortening import Shortened, shortened
-from agents.roles.situation import Advice, Attempt, Idea, Situation
+from agents.roles.situation import NOT_JUDGED, Advice, Attempt, Idea, Situation
 from agents.settings import Settings
 from agents.strategies import CATALOGUE, Facts, Strategy, by_name
 from compiler import DeviceFigures, Group
@@ -121,6 +121,10 @@ def cache_rate(figures: DeviceFigures) -> str:
     return f", {figures.cache_gbs:,.0f} GB/s by a plain copy within it" if figures.cache_gbs else ""
 
 
+def clock_text(figures: DeviceFigures) -> str:
+    return f"; at most {figures.clock_mhz:,.0f} MHz" if figures.clock_mhz else ""
+
+
 def device_text(figures: DeviceFigures) -> str:
     cpu = figures.kind == "cpu"
     capability = " of compute capability {}.{}".format(*figures.capability) if figures.capability else ""
@@ -133,7 +137,8 @@ def device_text(figures: DeviceFigures) -> str:
             + (
                 f"L2 of a core: {size(figures.unit_cache_bytes)}"
                 if cpu
-                else f"shared memory: at most {figures.unit_cache_bytes:,} bytes a block; a multiprocessor reads 128 bytes of it a clock (32 banks)"
+                else f"shared memory: at most {figures.unit_cache_bytes:,} bytes a block; a multiprocessor reads 128 bytes of it a clock "
+                f"(32 banks{clock_text(figures)})"
             ),
             f"- one {'parallel region' if cpu else 'kernel launch'}: about {figures.launch_us:g} us",
             *(
@@ -437,7 +442,7 @@ def diagnosis_text(found: Diagnosis, advice: Advice | None = None) -> str:
         telling = [evidence for evidence in found.evidence if not evidence.figure.startswith(said)]
         lines += [f"- {evidence_line(evidence)}" for evidence in telling[:SHOWN_EVIDENCE]]
         lines += _further(found)
-    if advice is not None and advice.reason:
+    if advice is not None and advice.reason and not advice.reason.startswith(NOT_JUDGED):
         lines.append(f"Verifier: {advice.reason}")
     return "\n".join(lines)
 

@@ -14,7 +14,9 @@ from agents.roles.names import short_name
 from agents.roles.situation import Attempt, Situation
 from compiler import Options
 from compiler.planning.cost import duration, groups_of_kernels
+from verifier.graph import Capture
 from verifier.jobs import KernelProfile, Profile
+from verifier.profiling.diagnosing.task_facts import task_facts
 from verifier.profiling.nsight import counters
 
 WORTH_PRODUCTS = 0.2  # minimum share of a kernel's floor that its products take, at which their use of tensor cores is compared
@@ -122,7 +124,17 @@ def products_text(attempt: Attempt, situation: Situation, floors: Mapping[str, K
     else:
         usual = "About as long is usual"
     said = f"{said}{usual}; clearly longer is padding of tiles, rows that the task does not have, or work done twice. "
-    said += (
-        "What the products need is counted by the shapes of the task's operators, with every row of a fixed capacity (also one that stays empty): a "
-    )
-    return f"{said}program that skips such rows would have less."
+    said += "What the products need is counted by the shapes of the task's operators, with every row of a fixed capacity (also one that stays empty"
+    return f"{said}{filled(situation.capture)}): a program that skips such rows would have less."
+
+
+def filled(capture: Capture) -> str:
+    """Says how many of the rows of products over groups of fixed capacity hold a routed row. Returns "" if that was not counted, or if the task has no
+    such products."""
+    structure = task_facts(capture).structure
+    for sizes in capture.group_sizes:
+        groups, routed = len(sizes.rows), sum(sizes.rows)
+        rooms = [groups * product.m for product in (structure.products if structure else None) or [] if product.batch == groups]
+        if rooms and (room := max(rooms)) > routed:
+            return f"; of the {room:,} rows of products over groups, at most {routed:,} were routed to one in a call"
+    return ""

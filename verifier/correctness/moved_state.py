@@ -26,6 +26,8 @@ from verifier.report import MOST_WRONG, WrongTensor
 # are otherwise tolerated.
 STATE_OFF, GRANTED = 1e-4, 1e-2
 
+STATE_NORM = "max |a-b| / (|b| + rms(b)), against eager"
+
 LATE_BYTES = 16 << 20  # maximum size of a buffer that is read although the first calls did not change it
 REPLAYED = 60  # number of calls after which an average with the usual momentum of 0.1 has forgotten its initial value
 
@@ -41,9 +43,11 @@ class Drift:
 
 @dataclass
 class StateOff:
-    """How a program's state is off: a sentence about the first entry (empty if none is off), and every entry that is."""
+    """How a program's state is off: a sentence about the first entry (empty if none is off), and every entry that is. If none is, `nearest` is the
+    entry nearest to its bound, with its error and that bound."""
 
     detail: str = ""
+    nearest: tuple[str, float, float] | None = None
     compared: int = 0
     wrong: list[WrongTensor] = field(default_factory=list)
 
@@ -67,7 +71,9 @@ def state_off(program: Party, eager: Party, trials: Trials) -> StateOff:
     off = StateOff(compared=len(names))
     for index, (name, got, expected) in enumerate(zip(names, *states, strict=True)):
         if got.shape != expected.shape:
-            return StateOff(off.detail or f"{name} has shape {list(got.shape)} instead of {list(expected.shape)}", off.compared, off.wrong)
+            return StateOff(
+                off.detail or f"{name} has shape {list(got.shape)} instead of {list(expected.shape)}", compared=off.compared, wrong=off.wrong
+            )
         noise = index in trials.expectations.noisy_state  # sign and magnitude vary between sound programs
         limit = NOISE_ROOM if noise else state_limit(expected.dtype)
         judgement = judge(got, expected, limit)
@@ -76,8 +82,12 @@ def state_off(program: Party, eager: Party, trials: Trials) -> StateOff:
             granted = NOISE_ROOM if noise else state_limit(expected.dtype, GRANTED)
             measured = index < len(drifted)
             judgement = judge_drifted(got, expected, limit, drifted[index], noise) if measured else judge(got, expected, granted)
+        if judgement.ok and judgement.error is not None and judgement.bound and not off.detail:
+            near = (name, judgement.error, judgement.bound)
+            off.nearest = max(off.nearest or near, near, key=lambda entry: entry[1] / entry[2])
         if not judgement.ok:
             off.detail = off.detail or f"{name} was not updated as the task does: {judgement.detail}{_measured(judgement, got, expected)}"
+            off.nearest = None
             off.wrong += [part] if (part := wrong_part(name, got, expected, limit, judgement=judgement)) is not None else []
     off.wrong = off.wrong[:MOST_WRONG]
     return off

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 from agent_fakes import FakeClient
 from scripted_models import diagnosis, judgement, optimise, plan, program
 from test_llm_roles import run
@@ -13,10 +14,12 @@ from test_requests import H200, compiled, group, passed, profile, situation
 
 from agents.floor import floor_of, steps_text
 from agents.roles import digest, measured, of_reference
+from agents.roles.best_program import best_text
 from agents.roles.evidence import wrong_tensors
+from agents.roles.fragments import half_products
 from agents.roles.group_rows import group_line
 from agents.roles.host_cost import at_call_time, host_text
-from agents.roles.kernel_floors import KernelFloor, bounds_text, products_text
+from agents.roles.kernel_floors import KernelFloor, bounds_text, filled, products_text
 from agents.roles.llm_coder import unapplied
 from agents.roles.llm_planner import taught
 from agents.roles.llm_verifier import LlmVerifier
@@ -25,8 +28,10 @@ from agents.roles.situation import Advice
 from agents.settings import Settings
 from agents.strategies import Facts, by_name
 from compiler import DeviceFigures, Options
+from compiler.families.product import half_cuda
 from verifier.graph import Capture, GroupSizes
-from verifier.jobs import HostCalls
+from verifier.jobs import HostCalls, KernelProfile
+from verifier.parties.capturing.capture import capture
 from verifier.profiling.diagnosing.call_time import call_time
 from verifier.profiling.nsight import counters
 from verifier.report import ObservedKernel, Trial, WrongTensor
@@ -297,6 +302,21 @@ def test_the_rows_of_groups_are_told_with_the_tiles_that_they_fill():
     assert "0 to 64, median 64, in 32 groups, 2 without any" in group_line(many)
 
 
+class Batched(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.experts = torch.nn.Parameter(torch.zeros(4, 8, 8))
+
+    def forward(self, rows, scores):
+        return torch.bmm(rows, self.experts) + scores.topk(1, dim=-1).values.sum()
+
+
+def test_the_rows_of_a_fixed_capacity_that_were_routed_are_told():
+    found = capture(Batched(), [torch.zeros(4, 10, 8), torch.randn(32, 4)], "a task", "eval")
+    assert filled(found) == "; of the 40 rows of products over groups, at most 32 were routed to one in a call"
+    assert filled(found.model_copy(update={"group_sizes": []})) == ""
+
+
 # Tensors of a wrong result
 
 
@@ -311,3 +331,50 @@ def test_every_wrong_tensor_is_listed_with_its_pattern():
         "  - out: 4 of 96, first [16]: 1.5 instead of 1; largest error 0.25, bound 1e-06; dimension 0: 16 of 24",
         "  - picked: 1 of 9, first [0, 2]: 3 instead of 4",
     ]
+
+
+def test_the_best_program_gives_its_error_where_the_newest_failed():
+    best, failed = passed(), passed()
+    best.report.trials = [Trial(name="state", seed=0, ok=True, output="bn.running_var", error=2e-5, bound=1e-4)]
+    failed.report.status, failed.report.trials = "wrong_result", [Trial(name="state", seed=0, ok=False)]
+    told = situation(best, failed)
+    said = best_text(told)
+    assert "In 'state' its largest error is 2e-05 of a bound of 0.0001, in bn.running_var." in said and "not recorded" not in said
+
+
+def test_a_repair_that_no_model_has_judged_has_no_sentence_of_the_verifier():
+    found = diagnosis_of_defect()
+    advised = Advice(found, "repair", "It has to be right before it can be faster: the evidence goes back to the Coder.")
+    assert "Verifier:" not in digest.diagnosis_text(found, advised)
+    assert "Verifier: the sum" in digest.diagnosis_text(found, Advice(found, "repair", "the sum is short"))
+
+
+def diagnosis_of_defect():
+    failed = passed()
+    failed.report.status, failed.report.message = "wrong_result", "off"
+    return diagnosed(situation(failed), failed)
+
+
+# Dependent steps and device functions
+
+
+def test_a_step_of_a_recurrence_says_how_long_its_warps_wait():
+    kernel = KernelProfile(
+        name="gru_kernel", calls=1, total_us=1.0, mean_us=1.0, share=0.9, own=True, stalls={"barrier": 0.06, "long_scoreboard": 0.05}
+    )
+    found = profile().model_copy(update={"kernels": [kernel]})
+    said = measured.exchange_share(found, 2.39)
+    assert said == ", of which warps of gru_kernel wait 5 % for memory and 6 % at barriers, 0.26 us, exchanges of the state included"
+    assert measured.exchange_share(None, 2.39) == ""
+
+
+def test_products_of_fp16_by_wgmma_are_told_as_the_compiler_lays_them_out():
+    text = half_products()
+    assert "line * 128 + ((k / 8 ^ line % 8) << 4)" in text and "return DEPTH_INNER ? line * 128 + ((k / 8 ^ line % 8) << 4)" in half_cuda.COPIES
+    assert "1ull << 16 | 64ull << 32 | 1ull << 62" in text and "1024ull >> 4 << 32 | 1ull << 62" in half_cuda.GROUP_HEAD
+    assert "m64n128k16.f32.f16.f16" in text and "m64n128k16.f32.f16.f16" in half_cuda.group_product("float16", 128)
+
+
+def test_the_clock_rate_is_given_where_it_is_known():
+    known = DeviceFigures.of({"device": "cuda:0", "clock_mhz": 1980})
+    assert "reads 128 bytes of it a clock (32 banks; at most 1,980 MHz)" in digest.device_text(known)
