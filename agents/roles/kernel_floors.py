@@ -129,8 +129,8 @@ def products_text(attempt: Attempt, situation: Situation, floors: Mapping[str, K
 
 
 def filled(capture: Capture) -> str:
-    """Says how many of the rows of products over groups of fixed capacity hold a routed row. Returns "" if that was not counted, or if the task has no
-    such products."""
+    """Says how many of the rows of products over groups of fixed capacity hold a routed row. Returns "" if that was not counted, or if the task has
+    no such products."""
     structure = task_facts(capture).structure
     for sizes in capture.group_sizes:
         groups, routed = len(sizes.rows), sum(sizes.rows)

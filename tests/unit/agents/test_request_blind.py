@@ -30,7 +30,7 @@ from verifier.graph import Capture
 from verifier.jobs import KernelProfile
 from verifier.profiling.diagnosing import defects
 from verifier.profiling.diagnosing.defects import BY_LITTLE, DIFFERENT, wrong_result_text
-from verifier.report import ObservedKernel, Trial
+from verifier.report import ObservedKernel, Trial, WrongTensor
 from verifier.task import Admission
 
 OFF = "buffer was not updated as the task does: 2 of 96 elements are off; first at [16]: 4.60869707e-08 instead of 4.60615368e-08"
@@ -245,3 +245,9 @@ def test_what_products_need_counts_a_fixed_capacity():
     found.profile = profile(kernels=[kernel])
     task = Capture(task="t", mode="train", flops=24 * 10**9, bytes_min=10**6)
     assert "with every row of a fixed capacity" in products_text(found, situation(found, capture=task), {})
+
+
+def test_a_small_error_is_told_by_the_measure_of_its_bound():
+    part = WrongTensor(name="bn.running_var", wrong=2, elements=96, first=[16], value="4.61e-08", expected="4.6e-08", error=2.8e-4, bound=1e-4)
+    said = wrong_result_text(wrong(OFF, wrong=[part]).report)
+    assert "2.8e-04 where the bound is 1.0e-04, by the measure of errors, in 2 of 96 elements" in said and "of its value" not in said
