@@ -38,6 +38,8 @@ class KernelFloor:
     def says(self, us: float, busy: float | None) -> str:
         """Describes the floor of a kernel that takes `us` microseconds a call, with its tensor cores `busy` for this share of the time."""
         said = f"floor of what it computes and hands on: {duration(self.ms)}, by its {self.bound}"
+        if us < 1e3 * self.ms and self.bound == "bytes":
+            said += " from memory (so it is below its floor: a cache holds some of them, or memory is faster than a plain copy)"
         if not busy or not self.compares:
             return said
         return f"{said}; tensor cores busy {busy * us / 1e3 / self.products_ms:.2f} times as long as its products need"

@@ -214,7 +214,8 @@ class Tournament(Processes):
         for pair in these:
             off = StateOff() if self.outputs.failed else state_off(pair.program.caller.party, pair.baselines[0].caller.party, self.trials)
             if off.detail:
-                trial = Trial(name=STATE, seed=0, ok=False, detail=off.detail, compared=off.compared, wrong=off.wrong)
+                times = f"; its timed calls took {median_ms(pair.program):.3g} ms, eager's {median_ms(pair.baselines[0]):.3g} ms"
+                trial = Trial(name=STATE, seed=0, ok=False, detail=off.detail + times, compared=off.compared, wrong=off.wrong)
                 self.outputs.failed = [trial]
             elif off.nearest is not None:
                 name, error, bound = off.nearest

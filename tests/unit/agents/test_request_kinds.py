@@ -378,3 +378,9 @@ def test_products_of_fp16_by_wgmma_are_told_as_the_compiler_lays_them_out():
 def test_the_clock_rate_is_given_where_it_is_known():
     known = DeviceFigures.of({"device": "cuda:0", "clock_mhz": 1980})
     assert "reads 128 bytes of it a clock (32 banks; at most 1,980 MHz)" in digest.device_text(known)
+
+
+def test_a_kernel_below_its_floor_says_what_the_floor_leaves_out():
+    floor = KernelFloor(0.0109, 0.0109, 0.0)
+    assert "10.9 us, by its bytes from memory (so it is below its floor: a cache holds some of them" in floor.says(7.9, None)
+    assert floor.says(20.0, None).endswith("10.9 us, by its bytes")
