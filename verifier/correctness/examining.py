@@ -163,9 +163,9 @@ def ours(missing: object, names: list[str], theirs: list[str]) -> str:
 
 
 def compared(name: str, seed: int, call: Call, expected: Expected, precision: Precision) -> Trial:
-    _, _, *against = leaves_of(call, expected)
+    _, _, references, alternatives, limits, shares = leaves_of(call, expected)
     leaves = expected.leaves
-    trial = compare_outputs(name, seed, call, expected.outputs, *against)
+    trial = compare_outputs(name, seed, call, expected.outputs, references, alternatives, limits, shares)
     errors = {output: leaf.error for output, leaf in zip(leaf_names(expected.outputs.tree), leaves, strict=False) if leaf.precise}
     trial.eager_error = finite(errors.get(trial.output))
     if not trial.ok:

@@ -23,7 +23,7 @@ class Choosing(TorchDispatchMode):
     first of them."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # torch does not annotate it
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         self.found: dict[str, GroupSizes] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
