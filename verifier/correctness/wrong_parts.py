@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 import torch
@@ -19,8 +20,14 @@ REPEATS = 3  # minimum number of periods along a dimension
 def wrong_part(
     name: str, value: torch.Tensor, expected: torch.Tensor, limit: float, share: float = 0.0, judgement: Judgement | None = None
 ) -> WrongTensor | None:
-    """Describes a tensor that is off by `judge` (or by a `judgement` made before). Returns null if it is within its bound or has another shape. A
-    complex number counts as two elements, along one more dimension."""
+    """Describes a tensor that is off by `judge` (or by a `judgement` made before). Returns null if it is within its bound, has another shape, or is
+    too large to be described in the memory that is left. A complex number counts as two elements, along one more dimension."""
+    with contextlib.suppress(torch.OutOfMemoryError):  # a description must not decide the verdict
+        return _described(name, value, expected, limit, share, judgement)
+    return None
+
+
+def _described(name: str, value: torch.Tensor, expected: torch.Tensor, limit: float, share: float, judgement: Judgement | None) -> WrongTensor | None:
     if value.shape != expected.shape or not value.numel():
         return None
     found = judgement or judge(value, expected, limit, share)
@@ -67,9 +74,9 @@ def pattern(mask: torch.Tensor) -> str:
     """Describes the wrong elements by their indices along each dimension. Returns an empty string if they form no pattern."""
     if bool(mask.all()):
         return "every element"
-    flat = mask.flatten().nonzero().flatten()
-    count, last = flat.numel(), int(flat[-1])
-    if mask.dim() > 1 and count > 1 and last - int(flat[0]) + 1 == count and last == mask.numel() - 1:
+    marks = mask.flatten().to(torch.uint8)  # never the positions of all wrong elements, which take eight times the space
+    count, first = int(mask.sum()), int(marks.argmax())
+    if mask.dim() > 1 and count > 1 and first + count == mask.numel():
         return f"the last {count:,} elements in order"
     said, box = [], 1
     for dimension, size in enumerate(mask.shape):

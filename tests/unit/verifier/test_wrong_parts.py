@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from verifier.correctness import wrong_parts
 from verifier.correctness.wrong_parts import pattern, wrong_part
 
 BOUND = 1e-5
@@ -63,3 +64,11 @@ def test_nan_and_integers_have_no_error_but_a_place():
     assert (found.first, found.value, found.error, found.bound) == ([7], "nan", None, BOUND)
     found = wrong_part("picked", torch.tensor([1, 2, 3]), torch.tensor([1, 3, 3]), 0.0)
     assert (found.wrong, found.first, found.value, found.expected, found.bound) == (1, [1], "2", "3", None)
+
+
+def test_a_tensor_that_cannot_be_described_in_the_memory_left_is_not_told(monkeypatch):
+    def full(*_):
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(wrong_parts, "off_mask", full)
+    assert wrong_part("out", torch.zeros(8), torch.ones(8, dtype=torch.float64), BOUND) is None
