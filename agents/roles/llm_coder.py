@@ -15,6 +15,7 @@ from agents.memory.within import ancestors
 from agents.roles import digest, measured, source_knobs, steps
 from agents.roles.best_program import best_text
 from agents.roles.compiled import Compiled
+from agents.roles.device_text import device_text
 from agents.roles.edits import Written, author_of, read_program, signed, unsigned
 from agents.roles.evidence import tried_text
 from agents.roles.exchange import converse, notes_for
@@ -167,7 +168,7 @@ class LlmCoder:
         source = parent.edit.source if parent else ""
         return {
             "task": digest.task_text(situation),
-            "device": digest.device_text(compiled.figures),
+            "device": device_text(compiled.figures),
             "reference": digest.reference_text(situation),
             "plan": digest.plan_text(situation.planned.payload),
             "step": self._step(situation, parent),

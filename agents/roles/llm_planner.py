@@ -14,6 +14,7 @@ from agents.llm.messages import Reply
 from agents.memory import Memory, recall
 from agents.roles import digest, measured, of_reference
 from agents.roles.compiled import Compiled
+from agents.roles.device_text import device_text
 from agents.roles.exchange import converse, notes_for
 from agents.roles.host_cost import spent_text
 from agents.roles.planner import payload_of
@@ -131,7 +132,7 @@ class LlmPlanner:
         language = digest.language_of(situation.settings)
         return {
             "task": digest.task_text(situation),
-            "device": digest.device_text(compiled.figures),
+            "device": device_text(compiled.figures),
             "reference": digest.reference_text(situation),
             "profile": of_reference.profile_text(situation.reference, measured.eager_ms(situation)),
             "floors": digest.floors_text(compiled, situation),

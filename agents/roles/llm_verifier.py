@@ -14,6 +14,7 @@ from agents.ports import Passage
 from agents.roles import digest, measured, steps
 from agents.roles.best_program import best_text
 from agents.roles.compiled import Compiled
+from agents.roles.device_text import device_text
 from agents.roles.evidence import tried_text
 from agents.roles.exchange import converse, notes_for
 from agents.roles.prompts import part
@@ -134,7 +135,7 @@ class LlmVerifier:
         passages = await look_up(span, query, PASSAGES)
         values = {
             "task": digest.task_text(situation),
-            "device": digest.device_text(compiled.figures),
+            "device": device_text(compiled.figures),
             "reference": digest.reference_text(situation),
             "plan": "\n\n".join(filter(None, (digest.plan_text(situation.planned.payload), digest.untouched_text(attempt)))),
             "step": digest.step_text(situation.step, compiled),

@@ -5,7 +5,7 @@ from agent_fakes import CEILINGS, TASK, report
 
 from agents.diagnosis import Ceilings, diagnose
 from agents.roles.compiled import Compiled
-from agents.roles.digest import device_text
+from agents.roles.device_text import device_text
 from compiler import DeviceFigures
 from verifier.jobs import KernelProfile, Profile, VerifyJob
 

@@ -12,6 +12,7 @@ from test_requests import H200, JOB, compiled, group, passed, situation
 from agents.floor import faster, floor_of, steps_text
 from agents.roles import digest, measured
 from agents.roles.best_program import best_text
+from agents.roles.device_text import clusters, device_text
 from agents.roles.fragments import fragments_text
 from agents.roles.host_cost import spent_text
 from agents.roles.kernel_floors import products_text
@@ -102,15 +103,15 @@ def test_pytorchs_own_error_is_told_before_any_program_exists():
 
 
 def test_a_device_says_how_many_clusters_it_can_hold_at_most():
-    said = digest.clusters(H200)
+    said = clusters(H200)
     assert "at most 66 of 2, 32 of 4, 16 of 8, 8 of 16 blocks" in said and "cudaOccupancyMaxActiveClusters" in said
-    assert digest.clusters(H200.model_copy(update={"capability": (8, 0)})) == ""
-    assert "resident at once" not in digest.clusters(H200.model_copy(update={"capability": (10, 0)})), "another layout"
+    assert clusters(H200.model_copy(update={"capability": (8, 0)})) == ""
+    assert "resident at once" not in clusters(H200.model_copy(update={"capability": (10, 0)})), "another layout"
 
 
 def test_shared_memory_is_that_of_a_block_in_bytes():
-    assert "shared memory: at most 232,448 bytes a block" in digest.device_text(H200)
-    assert "L2 of a core" in digest.device_text(DeviceFigures.cpu(4))
+    assert "shared memory: at most 232,448 bytes a block" in device_text(H200)
+    assert "L2 of a core" in device_text(DeviceFigures.cpu(4))
 
 
 def test_exchanges_of_a_recurrence_are_no_floor():

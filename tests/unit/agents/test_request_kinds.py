@@ -15,6 +15,7 @@ from test_requests import H200, compiled, group, passed, profile, situation
 from agents.floor import floor_of, steps_text
 from agents.roles import digest, measured, of_reference
 from agents.roles.best_program import best_text
+from agents.roles.device_text import device_text
 from agents.roles.evidence import wrong_tensors
 from agents.roles.fragments import half_products
 from agents.roles.group_rows import group_line
@@ -273,17 +274,17 @@ def test_the_short_kernels_of_a_program_are_named():
 
 
 def test_the_bandwidth_of_the_cache_is_given_where_it_was_measured():
-    assert "- cache shared by all: 52.4 MB; " in digest.device_text(H200)
+    assert "- cache shared by all: 52.4 MB; " in device_text(H200)
     known = DeviceFigures.of({"device": "cuda:0", "cache_gbs": 5512.4})
-    assert "- cache shared by all: 52.4 MB, 5,512 GB/s by a plain copy within it; " in digest.device_text(known)
+    assert "- cache shared by all: 52.4 MB, 5,512 GB/s by a plain copy within it; " in device_text(known)
 
 
 def test_clusters_and_exchanges_are_given_as_measured():
-    assert "at most 66 of 2" in digest.device_text(H200)
+    assert "at most 66 of 2" in device_text(H200)
     measured_figures = {"clusters_2": 66, "clusters_8": 16, "cluster_us_2": 0.21, "cluster_us_8": 0.26, "grid_us": 1.34, "cluster_read_gbs": 3300.0}
     known = DeviceFigures.of({"device": "cuda:0", "capability": "9.0", **measured_figures})
     assert known.clusters == ((2, 66), (8, 16)) and hash(known)
-    said = digest.device_text(known)
+    said = device_text(known)
     assert "Clusters resident at once on this device, where a block takes a whole multiprocessor: 66 of 2, 16 of 8 blocks" in said
     assert "takes 0.21 us of 2, 0.26 us of 8 (through L2, with a barrier of one block on each multiprocessor: 1.3 us)" in said
     assert "at 3,300 GB/s" in said and "at most 66" not in said
@@ -377,7 +378,7 @@ def test_products_of_fp16_by_wgmma_are_told_as_the_compiler_lays_them_out():
 
 def test_the_clock_rate_is_given_where_it_is_known():
     known = DeviceFigures.of({"device": "cuda:0", "clock_mhz": 1980})
-    assert "reads 128 bytes of it a clock (32 banks; at most 1,980 MHz)" in digest.device_text(known)
+    assert "reads 128 bytes of it a clock (32 banks; at most 1,980 MHz)" in device_text(known)
 
 
 def test_a_kernel_below_its_floor_says_what_the_floor_leaves_out():
