@@ -112,7 +112,7 @@ def operations(compiled: Compiled, capture: Capture) -> int | None:
     return floor_of_task(compiled, capture).flops or capture.flops
 
 
-def steps_text(dependent_steps: int, exchanges: int = 1) -> str:
+def steps_text(dependent_steps: int, exchanges: int = 1, figures: DeviceFigures | None = None) -> str:
     """Says what the floor leaves out. `exchanges` is the number of products and reductions in a step that depend on one another."""
     if not dependent_steps:
         return (
@@ -122,11 +122,16 @@ def steps_text(dependent_steps: int, exchanges: int = 1) -> str:
     several = f"each has up to {exchanges} exchanges (its products and reductions, one after another), and each exchange costs"
     each = "each costs" if exchanges == 1 else several
     fewer = "" if exchanges == 1 else " A block that computes a reduction for itself from what it receives anyway needs fewer."
+    grid = figures.grid_us if figures is not None else 0.0
+    step_us, cost = STEP_US, "about a microsecond (by flags; a grid-wide barrier up to 3)"
+    if grid:
+        step_us, cost = grid, f"{grid:.2g} us by a barrier of the grid (measured)"
+    near = "its cost stands under Device" if figures is not None and figures.cluster_us else "its cost is not measured here"
     return (
         f"It counts bytes and products alone and no dependent steps: {dependent_steps:,} steps of a recurrence follow each other here, and where "
-        f"the state is spread over blocks and exchanged through L2, {each} about a microsecond (by flags; a grid-wide barrier up to 3), "
-        f"{duration(dependent_steps * exchanges * STEP_US / 1e3)} together. That is an estimate for one way to do it and no floor: an "
-        f"exchange within a cluster, through distributed shared memory, or within a block avoids L2 (its cost is not measured here).{fewer}"
+        f"the state is spread over blocks and exchanged through L2, {each} {cost}, "
+        f"{duration(dependent_steps * exchanges * step_us / 1e3)} together. That is an estimate for one way to do it and no floor: an "
+        f"exchange within a cluster, through distributed shared memory, or within a block avoids L2 ({near}).{fewer}"
     )
 
 

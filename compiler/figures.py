@@ -12,7 +12,7 @@ Arithmetic = Literal["fp32", "3xtf32", "tf32", "half"]
 ANNOUNCED = (  # (our field, the verifier's name for it); if a field occurs twice, the later entry wins because it is measured
     ("bandwidth_gbs", "bandwidth_gbs"), ("bandwidth_gbs", "stream_gbs"), ("fp32_gflops", "fp32_gflops"), ("fp32_gflops", "fp32_product_gflops"),
     ("tf32_gflops", "tf32_gflops"), ("half_gflops", "bf16_gflops"), ("units", "multiprocessors"), ("cache_bytes", "l2_bytes"),
-    ("cache_gbs", "cache_gbs"),
+    ("cache_gbs", "cache_gbs"), ("cluster_read_gbs", "cluster_read_gbs"), ("grid_us", "grid_us"), ("clock_mhz", "clock_mhz"),
 )  # fmt: skip
 
 
@@ -30,6 +30,11 @@ class DeviceFigures(BaseModel):
     units: int  # CPU threads, or streaming multiprocessors
     cache_bytes: int  # the largest cache that all units share
     cache_gbs: float = 0.0  # its bandwidth for reads and writes combined; 0 means unknown
+    clusters: tuple[tuple[int, int], ...] = ()  # number of clusters resident at once if a block takes a multiprocessor, after the blocks of a cluster
+    cluster_us: tuple[tuple[int, float], ...] = ()  # an exchange of a value a thread in a cluster, with its barrier, after the blocks of a cluster
+    cluster_read_gbs: float = 0.0  # reads of another block's shared memory, by all blocks together; 0 means unknown
+    grid_us: float = 0.0  # such an exchange through L2, with a barrier of one block a multiprocessor; 0 means unknown
+    clock_mhz: float = 0.0  # highest clock rate of a multiprocessor; 0 means unknown
     launch_us: float  # one kernel launch, or one parallel region
     unit_cache_bytes: int  # L2 cache of a core, or shared memory of a multiprocessor
     capability: tuple[int, int] | None = None  # compute capability of a GPU, or None if unknown
@@ -59,6 +64,9 @@ class DeviceFigures(BaseModel):
         if device.startswith("cuda"):
             base = cls.h200()
             update = {ours: data[theirs] for ours, theirs in ANNOUNCED for value in [data.get(theirs)] if value}
+            counts = tuple((size, int(count)) for size, count in _by_size(data, "clusters"))
+            by_size = {"clusters": counts, "cluster_us": _by_size(data, "cluster_us")}
+            update |= {ours: pairs for ours, pairs in by_size.items() if pairs}
             return base.model_copy(update={"name": name or base.name, "capability": _capability(data.get("capability")), **update})
         threads = int(data.get("threads") or _count(str(data.get("device_model") or "")) or 2)
         base = cls.cpu(threads, name or "CPU")
@@ -100,6 +108,12 @@ def _capability(said: Any) -> tuple[int, int] | None:
     """Parses "9.0" into (9, 0). It never falls back to a default capability, which could select methods for a newer GPU than the one in use."""
     match = re.fullmatch(r"(\d+)\.(\d+)", str(said or ""))
     return (int(match[1]), int(match[2])) if match else None
+
+
+def _by_size(data: dict[str, Any], name: str) -> tuple[tuple[int, float], ...]:
+    """Returns the figures that the verifier gives under a name and a cluster's number of blocks, such as "clusters_8", after that number."""
+    found = {int(match[1]): float(value) for key, value in data.items() if value and (match := re.fullmatch(rf"{name}_(\d+)", key))}
+    return tuple(sorted(found.items()))
 
 
 def _count(device_model: str) -> int | None:

@@ -98,6 +98,13 @@ class Graph(BaseModel):
         return not self.mutated_inputs and not self.parts
 
 
+class GroupSizes(BaseModel):
+    """The rows of each group of a grouped product, in one call with the task's own inputs and the weights of its constructor."""
+
+    source: str  # what routes the rows: "topk, 2 of 8 for each of 1,024 rows", "offsets in input 2"
+    rows: list[int]  # by group
+
+
 class Capture(BaseModel):
     """The result of the `capture` job. `graph` is null, with a reason, if torch.export could not capture the model."""
 
@@ -108,4 +115,5 @@ class Capture(BaseModel):
     flops: int | None = None  # operations in one forward call, as counted by torch's FlopCounterMode
     bytes_min: int | None = None  # bytes of inputs and weights read once, plus outputs written once
     seconds: float = 0.0
+    group_sizes: list[GroupSizes] = []  # if the model routes rows to groups
     library: dict[str, str] = {}  # sources of library classes used in the model, by qualified name

@@ -14,6 +14,7 @@ from verifier.task import Flag, Mode, Precision
 
 SCHEMA_VERSION = 1
 BUSY_HOST = ("this host is busy", "another process keeps it busy")  # phrases in the message of a verdict that says nothing about the program
+MOST_WRONG = 24  # maximum number of wrong tensors that a trial describes
 CLOCK = 2  # version of the verifier's clock (`verifier/timing/series.py`); results of different versions are not comparable
 
 Status = Literal["passed", "wrong_result", "build_failed", "crashed", "timed_out", "rejected", "inconclusive", "infrastructure_error"]
@@ -59,6 +60,20 @@ class Stage(BaseModel):
     detail: str = ""
 
 
+class WrongTensor(BaseModel):
+    """One tensor of a wrong call: an output, an input that calls change, or a state entry. `error` and `bound` use the trial's norm."""
+
+    name: str  # "out[0]", "input 1", "bn.running_mean"
+    wrong: int  # number of elements beyond the bound
+    elements: int
+    first: list[int]  # index of the first of them in shape order
+    value: str  # the program's value there
+    expected: str
+    error: float | None = None  # the largest; null if it is not finite, or if equality is required
+    bound: float | None = None
+    where: str = ""  # the pattern of the wrong elements, e.g. "dimension 1: the last 4 of 100"; empty if there is none
+
+
 class Trial(BaseModel):
     """One checked call. `error` and `bound` use the same `norm`."""
 
@@ -73,6 +88,8 @@ class Trial(BaseModel):
     decided: float = 0.0  # share of the elements of `output` whose error exceeds the bound, as results of another decision do
     allowed: float = 0.0  # share of the elements of `output` that may
     detail: str = ""  # for a failure: shape, dtype, NaN, or the first wrong index with both values
+    compared: int = 0  # for a wrong value: number of outputs, inputs that the task changes, and state entries compared
+    wrong: list[WrongTensor] = []  # all of them that are off, at most `MOST_WRONG`, in this order
 
 
 class Finding(BaseModel):

@@ -19,10 +19,21 @@ def best_text(situation: Situation) -> str:
     lines = [f"Candidate {best.number}: {measured.verdict_text(best.verdict)}. {best.edit.title}: {whole_items(best.edit.changes)}"]
     if error := measured.error_text(best.verdict):
         lines.append(error)
+    lines += [f"{found}." for found in _margins(situation)]
     failed = _failed_trials(situation)
     if failed:
         lines.append(f"It passed what the program above failed ({', '.join(failed)}). Its margin there was not recorded.")
     return "\n".join([*lines, *_spaces(best, situation)])
+
+
+def _margins(situation: Situation) -> list[str]:
+    """Returns the best program's error in each trial that the newest program failed, if its report has it."""
+    report, best = situation.attempts[-1].report, situation.best
+    if report is None or best is None:
+        return []
+    known = {trial.name: trial for trial in best.verdict.trials if trial.ok and trial.error is not None and trial.bound}
+    failed = [known[trial.name] for trial in report.trials if not trial.ok and trial.name in known]
+    return [f"In {t.name!r} its largest error is {t.error:.3g} of a bound of {t.bound:.3g}{f', in {t.output}' if t.output else ''}" for t in failed]
 
 
 def _failed_trials(situation: Situation) -> list[str]:

@@ -12,6 +12,7 @@ from agents.floor import UNITS, faster, fastest, floor_of_group, floor_of_step, 
 from agents.ports import Passage
 from agents.roles.compiled import Compiled
 from agents.roles.edits import folded
+from agents.roles.group_rows import group_rows
 from agents.roles.measured import eager_text, step_floor, verdict_text
 from agents.roles.prompts import fenced
 from agents.roles.shortening import Shortened, shortened
@@ -79,7 +80,7 @@ def task_text(situation: Situation) -> str:
         lines.append(f"Inputs: {', '.join(shapes)[:1000] or 'none'}")
         lines.append(f"Parameters: {admission.parameters or 0:,}")
         lines += [f"Flag: {FLAGS.get(flag, flag)}" for flag in admission.flags]
-        lines += own_error(admission)
+        lines += [*group_rows(situation.capture), *own_error(admission)]
     known = [a.report.environment for a in situation.attempts if a.report is not None]
     if known and known[-1].compiler:
         lines.append(f"Built with: {known[-1].compiler}{f', CUDA {known[-1].cuda}' if known[-1].cuda else ''}, PyTorch {known[-1].torch}")
@@ -132,7 +133,7 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
             "product multiplies each row by its group's weights, and an index, a division and a sum at an index fetch, assign and return rows."
         )
     if capture is not None and (facts := task_facts(capture)).dependent_steps:
-        lines.append(steps_text(facts.dependent_steps, facts.exchanges))
+        lines.append(steps_text(facts.dependent_steps, facts.exchanges, compiled.figures))
     alike: dict[str, list[Group]] = {}
     waiting = chained(compiled)
     for group in plan.groups:

@@ -10,7 +10,7 @@ from agents.roles.names import whole_items
 from agents.roles.prompts import fenced
 from agents.roles.situation import Attempt
 from verifier.allocation import failed_allocation
-from verifier.report import Report
+from verifier.report import MOST_WRONG, Report, Trial, WrongTensor
 
 BUILD_LINES = 40  # lines of compiler output
 AROUND = 2  # number of context lines around each named line of the program
@@ -45,7 +45,9 @@ def failure_text(report: Report, source: str) -> str:
     for trial in failed[:3]:
         error = f": error {trial.error:.3g}, bound {trial.bound:.3g} ({trial.norm})" if trial.error is not None and trial.bound is not None else ""
         error += f", PyTorch's own error {trial.eager_error:.3g}" if trial.eager_error is not None else ""
-        lines.append(f"- trial {trial.name!r} failed{f' at {trial.output}' if trial.output else ''}{error}. {trial.detail[:500]}".rstrip())
+        detail = "" if trial.detail in report.message else trial.detail[:500]  # the message repeats the first failed trial's detail
+        lines.append(f"- trial {trial.name!r} failed{f' at {trial.output}' if trial.output else ''}{error}. {detail}".rstrip())
+        lines += wrong_tensors(trial)
     if failed and passed:
         others = whole_items(", ".join(t.name for t in report.trials if t.ok), 300)
         lines.append(f"- {passed} other trial{'s' if passed != 1 else ''} passed: {others}. No further one was run")
@@ -57,6 +59,23 @@ def failure_text(report: Report, source: str) -> str:
     if shown := named_lines(source, named):
         text += "\n\nThese lines of the program (numbers count the lines of stitch_build too):\n\n" + fenced(shown, "python")
     return text
+
+
+def wrong_tensors(trial: Trial) -> list[str]:
+    """Lists every tensor that is off in a trial, with its pattern, and how many were compared, because a repair depends on which are right."""
+    if not trial.wrong:
+        return []
+    most = f"{trial.compared} outputs, inputs that the task changes, and buffers were compared"
+    named = f"the first {len(trial.wrong)} that are off" if len(trial.wrong) == MOST_WRONG else f"{len(trial.wrong)} off, the others right"
+    return [f"- in it, {most}: {named}", *(f"  - {wrong_tensor(part)}" for part in trial.wrong)]
+
+
+def wrong_tensor(part: WrongTensor) -> str:
+    error = f"; largest error {part.error:.3g}" if part.error is not None else ""
+    bound = f"{',' if error else ';'} bound {part.bound:.3g}" if part.bound is not None else ""
+    where = f"; {part.where}" if part.where else ""
+    said = f"{part.name}: {part.wrong:,} of {part.elements:,}, first {part.first}: {part.value} instead of {part.expected}"
+    return f"{said}{error}{bound}{where}"
 
 
 def held_by_others(message: str) -> str:

@@ -14,7 +14,9 @@ from agents.roles.names import short_name
 from agents.roles.situation import Attempt, Situation
 from compiler import Options
 from compiler.planning.cost import duration, groups_of_kernels
+from verifier.graph import Capture
 from verifier.jobs import KernelProfile, Profile
+from verifier.profiling.diagnosing.task_facts import task_facts
 from verifier.profiling.nsight import counters
 
 WORTH_PRODUCTS = 0.2  # minimum share of a kernel's floor that its products take, at which their use of tensor cores is compared
@@ -36,6 +38,8 @@ class KernelFloor:
     def says(self, us: float, busy: float | None) -> str:
         """Describes the floor of a kernel that takes `us` microseconds a call, with its tensor cores `busy` for this share of the time."""
         said = f"floor of what it computes and hands on: {duration(self.ms)}, by its {self.bound}"
+        if us < 1e3 * self.ms and self.bound == "bytes":
+            said += " from memory (so it is below its floor: a cache holds some of them, or memory is faster than a plain copy)"
         if not busy or not self.compares:
             return said
         return f"{said}; tensor cores busy {busy * us / 1e3 / self.products_ms:.2f} times as long as its products need"
@@ -122,7 +126,17 @@ def products_text(attempt: Attempt, situation: Situation, floors: Mapping[str, K
     else:
         usual = "About as long is usual"
     said = f"{said}{usual}; clearly longer is padding of tiles, rows that the task does not have, or work done twice. "
-    said += (
-        "What the products need is counted by the shapes of the task's operators, with every row of a fixed capacity (also one that stays empty): a "
-    )
-    return f"{said}program that skips such rows would have less."
+    said += "What the products need is counted by the shapes of the task's operators, with every row of a fixed capacity (also one that stays empty"
+    return f"{said}{filled(situation.capture)}): a program that skips such rows would have less."
+
+
+def filled(capture: Capture) -> str:
+    """Says how many of the rows of products over groups of fixed capacity hold a routed row. Returns "" if that was not counted, or if the task has
+    no such products."""
+    structure = task_facts(capture).structure
+    for sizes in capture.group_sizes:
+        groups, routed = len(sizes.rows), sum(sizes.rows)
+        rooms = [groups * product.m for product in (structure.products if structure else None) or [] if product.batch == groups]
+        if rooms and (room := max(rooms)) > routed:
+            return f"; of the {room:,} rows of products over groups, at most {routed:,} were routed to one in a call"
+    return ""

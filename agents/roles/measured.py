@@ -14,7 +14,7 @@ from agents.roles.edits import folded
 from agents.roles.host_cost import host_text
 from agents.roles.kernel_floors import KernelFloor, bounds_text, kernel_floors, products_text, tensor_shares
 from agents.roles.names import short_name
-from agents.roles.of_kernels import NAMED_KERNELS
+from agents.roles.of_kernels import MEMORY_STALL, NAMED_KERNELS
 from agents.roles.prompts import fenced
 from agents.roles.situation import Attempt, Situation
 from agents.stopping import floor_ms
@@ -124,13 +124,32 @@ def over_floor(attempt: Attempt, situation: Situation) -> str:
         return f"{said}. This program is below it: data that stay in a cache, or a device that does more than was measured. So it says nothing here."
     facts = task_facts(situation.capture) if situation.capture is not None else TaskFacts()
     steps = facts.dependent_steps
-    said = f"{said}. {steps_text(steps, facts.exchanges)}{_in_groups(situation)}".removesuffix(".")
+    figures = plan.data.figures if plan is not None and isinstance(plan.data, Compiled) else None
+    said = f"{said}. {steps_text(steps, facts.exchanges, figures)}{_in_groups(situation)}".removesuffix(".")
     times = f"{said}. This program takes {report.timing.program_ms / known:.1f} times that floor{_over_split(situation, report.timing.program_ms)}"
     spent = call_time(report, attempt.profile)
     if spent is None:
         return f"{times}."
-    each = f" Its device time is {spent.device_us / steps:.3g} us a dependent step." if steps else ""
+    each = (
+        f" Its device time is {spent.device_us / steps:.3g} us a dependent step{exchange_share(attempt.profile, spent.device_us / steps)}."
+        if steps
+        else ""
+    )
     return f"{times}, its device time alone {spent.device_us / 1e3 / known:.1f} times.{each}"
+
+
+def exchange_share(profile: Profile | None, step_us: float) -> str:
+    """Says for how much of a dependent step's `step_us` microseconds the slowest own kernel waits where an exchange of the state keeps it waiting.
+    Returns "" if its stalls were not measured."""
+    own = [kernel for kernel in profile.kernels if kernel.own and kernel.stalls] if profile is not None else []
+    slowest = max(own, key=lambda kernel: kernel.share, default=None)
+    if slowest is None:
+        return ""
+    memory, barriers = slowest.stalls.get(MEMORY_STALL, 0.0), slowest.stalls.get("barrier", 0.0)
+    return (
+        f", of which warps of {short_name(slowest.name)} wait {100 * memory:.0f} % for memory and {100 * barriers:.0f} % at barriers, "
+        f"{(memory + barriers) * step_us:.2g} us, exchanges of the state included"
+    )
 
 
 def _over_split(situation: Situation, program_ms: float) -> str:
@@ -141,7 +160,9 @@ def _over_split(situation: Situation, program_ms: float) -> str:
     floor = floor_of_task(compiled, situation.capture)
     if not floor.split_ms or floor.bound != "compute":
         return ""
-    return f" ({program_ms / max(floor.split_ms, floor.memory_ms):.1f} times the floor with three of fp16)"
+    least = max(floor.split_ms, floor.memory_ms)
+    by_bytes = f", {duration(least)} by its bytes" if floor.memory_ms > floor.split_ms else ""
+    return f" ({program_ms / least:.1f} times the floor with three of fp16{by_bytes})"
 
 
 def _in_groups(situation: Situation) -> str:

@@ -1,4 +1,4 @@
-"""Describes a device to a model: its memory, arithmetic and limits, and how code for it is built."""
+"""Describes a device to a model: rates, caches, clusters, and how code for it is built."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ def cache_rate(figures: DeviceFigures) -> str:
     return f", {figures.cache_gbs:,.0f} GB/s by a plain copy within it" if figures.cache_gbs else ""
 
 
+def clock_text(figures: DeviceFigures) -> str:
+    return f"; at most {figures.clock_mhz:,.0f} MHz" if figures.clock_mhz else ""
+
+
 def device_text(figures: DeviceFigures) -> str:
     cpu = figures.kind == "cpu"
     capability = " of compute capability {}.{}".format(*figures.capability) if figures.capability else ""
@@ -26,7 +30,8 @@ def device_text(figures: DeviceFigures) -> str:
             + (
                 f"L2 of a core: {size(figures.unit_cache_bytes)}"
                 if cpu
-                else f"shared memory: at most {figures.unit_cache_bytes:,} bytes a block; a multiprocessor reads 128 bytes of it a clock (32 banks)"
+                else f"shared memory: at most {figures.unit_cache_bytes:,} bytes a block; a multiprocessor reads 128 bytes of it a clock "
+                f"(32 banks{clock_text(figures)})"
             ),
             f"- one {'parallel region' if cpu else 'kernel launch'}: about {figures.launch_us:g} us",
             *(
@@ -49,12 +54,29 @@ def clusters(figures: DeviceFigures) -> str:
     said = "; clusters have up to 8 blocks (16 where the kernel allows sizes that are not portable), which read each other's shared memory"
     if figures.capability != (9, 0):
         return said
+    if figures.clusters:
+        return f"{said}. {measured_clusters(figures)}"
     most = ", ".join(f"{min(GPCS * (GPC_UNITS // blocks), figures.units // blocks)} of {blocks}" for blocks in CLUSTER_BLOCKS)
     return (
         f"{said}. Clusters resident at once, where a block takes a whole multiprocessor: at most {most} blocks, because a cluster lies within one of "
         f"{GPCS} groups of at most {GPC_UNITS} multiprocessors (NVIDIA's H100 whitepaper); how many are enabled in each group differs from device to "
         "device, so let the host ask cudaOccupancyMaxActiveClusters and launch no more where clusters wait for each other"
     )
+
+
+def measured_clusters(figures: DeviceFigures) -> str:
+    """Says how many clusters this device holds at once and what an exchange within them costs, beside one through L2."""
+    counts = ", ".join(f"{count} of {size}" for size, count in figures.clusters)
+    said = f"Clusters resident at once on this device, where a block takes a whole multiprocessor: {counts} blocks"
+    if not figures.cluster_us:
+        return said
+    costs = ", ".join(f"{us:.2g} us of {size}" for size, us in figures.cluster_us)
+    said += f"; an exchange of one value a thread through shared memory, with the barrier of a cluster, takes {costs}"
+    if figures.grid_us:
+        said += f" (through L2, with a barrier of one block on each multiprocessor: {figures.grid_us:.2g} us)"
+    if figures.cluster_read_gbs:
+        said += f"; all blocks together read each other's shared memory at {figures.cluster_read_gbs:,.0f} GB/s"
+    return said
 
 
 def tensor_cores(figures: DeviceFigures) -> str:

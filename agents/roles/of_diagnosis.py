@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from agents.diagnosis import Cause, Diagnosis, Evidence
 from agents.roles.names import short_name
-from agents.roles.situation import Advice
+from agents.roles.situation import NOT_JUDGED, Advice
 from verifier.profiling.diagnosing.defects import BY_LITTLE
 
 MEASURED = ("time a call", "time over floor", "share of ")  # already shown next to a diagnosis, so not repeated
@@ -27,7 +27,7 @@ def diagnosis_text(found: Diagnosis, advice: Advice | None = None) -> str:
         telling = [evidence for evidence in found.evidence if not evidence.figure.startswith(said)]
         lines += [f"- {evidence_line(evidence)}" for evidence in telling[:SHOWN_EVIDENCE]]
         lines += _further(found)
-    if advice is not None and advice.reason:
+    if advice is not None and advice.reason and not advice.reason.startswith(NOT_JUDGED):
         lines.append(f"Verifier: {advice.reason}")
     return "\n".join(lines)
 

@@ -9,7 +9,7 @@ from agents.roles import steps
 from agents.roles.compiled import Compiled
 from agents.roles.evidence import held_by_others
 from agents.roles.obeying import heed
-from agents.roles.situation import Advice, Attempt, Situation
+from agents.roles.situation import NOT_JUDGED, Advice, Attempt, Situation
 from agents.run import Engine
 from agents.span import Span
 from agents.stopping import families_to_leave, family
@@ -41,7 +41,7 @@ def by_rules(situation: Situation, attempt: Attempt) -> Advice:
     if unmeasured(attempt) and situation.best is None:
         return Advice(found, "repair", "Nothing is known to be wrong with it: it is measured once more.")
     if not attempt.passed and not unmeasured(attempt):
-        return Advice(found, "repair", "It has to be right before it can be faster: the evidence goes back to the Coder.")
+        return Advice(found, "repair", f"{NOT_JUDGED}: the evidence goes back to the Coder.")
     best = situation.best or attempt
     of_best = None if attempt is best else diagnosed(situation, best)
     base = "" if attempt is best else f" Candidate {attempt.number} is not better than candidate {best.number}, which stays the base."

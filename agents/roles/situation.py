@@ -75,6 +75,9 @@ class Edit:
     way: int | None = None  # the branch that it belongs to, in a workflow that explores several branches in parallel
 
 
+NOT_JUDGED = "It has to be right before it can be faster"  # the reason for a repair that no model has judged
+
+
 @dataclass(frozen=True)
 class Advice:
     """The Verifier's answer to an attempt: what limits it, what to do about that, and the expected gain."""

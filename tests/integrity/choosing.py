@@ -47,8 +47,9 @@ STEMS: dict[str, set[Group]] = {
     **dict.fromkeys(("oracle", "own_types", "widening"), {"numbers", "honest"}),
     **dict.fromkeys(("still", "turns"), {"clock"}),
     **dict.fromkeys(("channel", "layout", "party_failure"), {"channel"}),
-    **dict.fromkeys(("bytecode", "checking", "cli", "doctor", "graph", "prepare"), set()),
-    **dict.fromkeys(("cuda", "cuda_arena", "cuda_driver", "cuda_early", "cuda_graph", "cuda_party", "cuda_rates", "cuda_shared"), set()),
+    **dict.fromkeys(("bytecode", "checking", "cli", "doctor", "graph", "group_sizes", "prepare"), set()),
+    **dict.fromkeys(("cuda", "cuda_arena", "cuda_driver", "cuda_early", "cuda_exchanges", "cuda_graph"), set()),
+    **dict.fromkeys(("cuda_party", "cuda_rates", "cuda_shared"), set()),
 }
 
 # Sources that every verification runs, whatever it refuses.

@@ -9,10 +9,11 @@ import torch
 
 from verifier.correctness.bounds import NORM, Judgement, judge, same_form
 from verifier.correctness.spread import beyond, rows_of, spread
+from verifier.correctness.wrong_parts import wrong_part
 from verifier.float8 import continuous
 from verifier.judge.session import Values
 from verifier.layout import describe, leaf_names
-from verifier.report import Trial
+from verifier.report import MOST_WRONG, Trial, WrongTensor
 from verifier.timing.call import Call
 
 _DRAWS = random.SystemRandom()
@@ -49,8 +50,9 @@ def compare_outputs(
         if not judgement.ok and (value.is_complex() or not continuous(value)):
             judgement = judge(value, alternative, limit, share)  # a tie that fp64 breaks differently from eager
         if not judgement.ok:
-            error = finite(judgement.error)
-            return Trial(name=name, seed=seed, ok=False, output=leaf, error=error, bound=limit, norm=NORM, detail=f"{leaf}: {judgement.detail}")
+            error, wrong = finite(judgement.error), wrong_outputs(names, call.outputs, references, alternatives, bounds, shares)
+            found = {"error": error, "bound": limit, "norm": NORM, "compared": len(references), "wrong": wrong[:MOST_WRONG]}
+            return Trial(name=name, seed=seed, ok=False, output=leaf, detail=f"{leaf}: {judgement.detail}", **found)
         if judgement.error is not None and judgement.error / (limit or 1.0) > margin:
             margin = judgement.error / (limit or 1.0)
             worst = worst.model_copy(
@@ -62,6 +64,24 @@ def compare_outputs(
         if said:
             return worst.model_copy(update={"ok": False, "output": leaf, "detail": f"{leaf}: {said}"})
     return worst
+
+
+def wrong_outputs(
+    names: list[str],
+    values: list[torch.Tensor],
+    references: list[torch.Tensor],
+    alternatives: list[torch.Tensor],
+    bounds: list[float],
+    shares: list[float],
+) -> list[WrongTensor]:
+    """Describes every output that is off, in order. An output that need not be in fp64's order passes if it agrees with either reference."""
+    found = []
+    for name, value, reference, alternative, limit, share in zip(names, values, references, alternatives, bounds, shares, strict=False):
+        part = wrong_part(name, value, reference, limit, share)
+        if part is not None and (value.is_complex() or not continuous(value)):
+            part = wrong_part(name, value, alternative, limit, share)
+        found += [part] if part is not None else []
+    return found
 
 
 def finite(value: float | None) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,20 +10,23 @@ import torch
 
 from verifier.correctness.batches import judgements
 from verifier.correctness.bounds import NORM, judge, no_oracle, same_values
-from verifier.correctness.comparison import compare_outputs, finite
+from verifier.correctness.comparison import compare_outputs, finite, wrong_outputs
 from verifier.correctness.expectation import Expected
 from verifier.correctness.fingerprint import Fingerprint, fingerprint
+from verifier.correctness.wrong_parts import wrong_part
 from verifier.float8 import continuous
 from verifier.judge.asking import Party
+from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import ReferenceSession, fetch
 from verifier.layout import Spec, leaf_names, read_specs
 from verifier.parties.owning import EARLIER, HELD_BYTES, HELD_CALLS, ITSELF
-from verifier.report import Trial
+from verifier.report import MOST_WRONG, Trial, WrongTensor
 from verifier.task import Precision
 from verifier.timing.blocks import Caller, kept
 from verifier.timing.call import Call
 
 OVERWRITTEN = "the outputs of a call change when the program is called again"
+Compared = tuple[list[str], list[torch.Tensor], list[torch.Tensor], list[torch.Tensor], list[float], list[float]]
 CLONE = "hand out a `clone()` of a buffer that the program keeps"
 
 
@@ -78,7 +82,19 @@ class Examiner:
         return ""
 
     def examine(self, name: str, seed: int, call: Call, expected: Expected, runner: Party, state: list[str]) -> Trial:
-        """Checks a call. `state` contains the program's names for the entries that the task changes."""
+        """Checks a call. `state` contains the program's names for the entries that the task changes. If a value is wrong, every wrong tensor is
+        described, because one defect may reach several and a repair depends on which."""
+        trial = self._examined(name, seed, call, expected, runner, state)
+        if not trial.ok and len(call.outputs) == len(expected.leaves):
+            outputs = trial.wrong or wrong_outputs(*leaves_of(call, expected))
+            states = self._wrong_state(expected, runner, state) if self.reference.mutated else []
+            wrong = [*outputs, *wrong_inputs(call, expected), *states]
+            if wrong:
+                trial.compared = len(expected.leaves) + len(expected.run.after) + len(expected.state if self.reference.mutated else ())
+                trial.wrong = wrong[:MOST_WRONG]
+        return trial
+
+    def _examined(self, name: str, seed: int, call: Call, expected: Expected, runner: Party, state: list[str]) -> Trial:
         trial = compared(name, seed, call, expected, self.reference.precision)
         if not trial.ok:
             return trial
@@ -120,6 +136,26 @@ class Examiner:
                 return {"ok": False, "output": name, "error": finite(judgement.error), "bound": leaf.limit, "detail": f"{name}: {judgement.detail}"}
         return None
 
+    def _wrong_state(self, expected: Expected, runner: Party, theirs: list[str]) -> list[WrongTensor]:
+        """Describes every state entry that is off after a wrong call. The result is empty if the program lacks one or no longer answers, because what
+        is known to be wrong suffices for the verdict."""
+        with contextlib.suppress(PartyFailure):
+            answer = runner.ask("state", {"names": theirs}, self.reference.limits.call).message
+            if answer.get("specs") is not None:
+                values = fetch(runner, "state", read_specs(answer["specs"]), "held")
+                entries = zip(self.reference.mutated, values, expected.state, strict=True)
+                parts = [wrong_part(name, value, leaf.reference, leaf.limit, leaf.tolerated) for name, value, leaf in entries]
+                return [part for part in parts if part is not None]
+        return []
+
+
+def leaves_of(call: Call, expected: Expected) -> Compared:
+    """Returns the outputs' names, values, fp64 references, eager's values where order is open, bounds and tolerated shares."""
+    leaves = expected.leaves
+    references, alternatives = [leaf.reference for leaf in leaves], [leaf.alternative for leaf in leaves]
+    limits, shares = [leaf.limit for leaf in leaves], [leaf.tolerated for leaf in leaves]
+    return leaf_names(expected.outputs.tree), call.outputs, references, alternatives, limits, shares
+
 
 def ours(missing: object, names: list[str], theirs: list[str]) -> str:
     """Returns the task's name for an entry that the program lacks under its own name."""
@@ -127,9 +163,8 @@ def ours(missing: object, names: list[str], theirs: list[str]) -> str:
 
 
 def compared(name: str, seed: int, call: Call, expected: Expected, precision: Precision) -> Trial:
+    _, _, references, alternatives, limits, shares = leaves_of(call, expected)
     leaves = expected.leaves
-    references, alternatives = [leaf.reference for leaf in leaves], [leaf.alternative for leaf in leaves]
-    limits, shares = [leaf.limit for leaf in leaves], [leaf.tolerated for leaf in leaves]
     trial = compare_outputs(name, seed, call, expected.outputs, references, alternatives, limits, shares)
     errors = {output: leaf.error for output, leaf in zip(leaf_names(expected.outputs.tree), leaves, strict=False) if leaf.precise}
     trial.eager_error = finite(errors.get(trial.output))
@@ -145,18 +180,33 @@ def compared(name: str, seed: int, call: Call, expected: Expected, precision: Pr
 def changes_off(call: Call, expected: Expected) -> str:
     """Describes how an input that the task changes (a cache that the caller owns) differs from eager's version of it. Returns an empty string if none
     does. Such inputs have no separate fp64 value, so the bound is that of a comparison with eager, or that of the outputs if it is wider."""
+    after, limits, share = writes(call, expected)
+    return writes_off(after, expected.run.after, limits, share)
+
+
+def writes(call: Call, expected: Expected) -> tuple[dict[int, torch.Tensor], list[float], float]:
+    """Returns the inputs that the task changes as the program left them, the bounds of floating-point outputs, and the tolerated share."""
     limits = [leaf.limit + leaf.error for leaf in expected.leaves if leaf.floating]
     share = max((leaf.tolerated for leaf in expected.leaves), default=0.0)
-    after = {index: call.after.get(index, expected.values.tensors[index]) for index in expected.run.after}
-    return writes_off(after, expected.run.after, limits, share)
+    return {index: call.after.get(index, expected.values.tensors[index]) for index in expected.run.after}, limits, share
+
+
+def wrong_inputs(call: Call, expected: Expected) -> list[WrongTensor]:
+    """Describes every input that the task changes and that is off after the call."""
+    after, limits, share = writes(call, expected)
+    parts = [wrong_part(f"input {index}", after[index], wanted, write_limit(wanted, limits), share) for index, wanted in expected.run.after.items()]
+    return [part for part in parts if part is not None]
+
+
+def write_limit(expected: torch.Tensor, limits: list[float]) -> float:
+    return max([no_oracle(expected.dtype), *limits]) if continuous(expected) else 0.0
 
 
 def writes_off(after: dict[int, torch.Tensor], wanted: dict[int, torch.Tensor], limits: list[float], share: float) -> str:
     """Compares inputs after a call with eager's versions (`wanted`). Both are indexed by input number. `limits` holds the bounds of floating-point
     outputs."""
     for index, expected in wanted.items():
-        limit = max([no_oracle(expected.dtype), *limits]) if continuous(expected) else 0.0
-        judgement = judge(after[index], expected, limit, share)
+        judgement = judge(after[index], expected, write_limit(expected, limits), share)
         if not judgement.ok:
             return f"input {index}, which the task changes, is not changed in the same way: {judgement.detail}"
     return ""

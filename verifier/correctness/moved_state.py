@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -12,17 +12,21 @@ from verifier.correctness.examining import ours
 from verifier.correctness.expectation import continued
 from verifier.correctness.noise import MOST_DECIDED, NOISE_ROOM
 from verifier.correctness.trials import Trials
+from verifier.correctness.wrong_parts import wrong_part
 from verifier.float8 import continuous
 from verifier.judge.asking import Party
 from verifier.judge.memory import large
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import fetch
 from verifier.layout import read_specs
+from verifier.report import MOST_WRONG, WrongTensor
 
 # Over all calls, rounding accounts for a difference of less than `STATE_OFF` between two sound programs. If updates are skipped after an average has
 # settled, the only difference is the batch noise: a thousandth for thousands of elements. Larger rounding differences are measured if possible, and
 # are otherwise tolerated.
 STATE_OFF, GRANTED = 1e-4, 1e-2
+
+STATE_NORM = "max |a-b| / (|b| + rms(b)), against eager"
 
 LATE_BYTES = 16 << 20  # maximum size of a buffer that is read although the first calls did not change it
 REPLAYED = 60  # number of calls after which an average with the usual momentum of 0.1 has forgotten its initial value
@@ -37,25 +41,39 @@ class Drift:
     apart: float  # root mean square error of eager or plain arithmetic
 
 
-def state_off(program: Party, eager: Party, trials: Trials) -> str:
-    """Describes how the program's state after all calls differs from the state of eager, which processed the same inputs. Returns an empty string if
-    it does not differ. Without this check, a program that can distinguish timed calls from checked ones could skip its updates. Entries that depend
-    on random numbers are included, because both sides have made the same calls with the same seeds."""
+@dataclass
+class StateOff:
+    """How a program's state is off: a sentence about the first entry (empty if none is off), and every entry that is. If none is, `nearest` is the
+    entry nearest to its bound, with its error and that bound."""
+
+    detail: str = ""
+    nearest: tuple[str, float, float] | None = None
+    compared: int = 0
+    wrong: list[WrongTensor] = field(default_factory=list)
+
+
+def state_off(program: Party, eager: Party, trials: Trials) -> StateOff:
+    """Describes how the program's state after all calls differs from the state of eager, which processed the same inputs. Without this check, a
+    program that can distinguish timed calls from checked ones could skip its updates. Entries that depend on random numbers are included, because
+    both sides have made the same calls with the same seeds."""
     reference = trials.reference
     names = [*reference.mutated, *moved_late(eager, trials)]
     if not names:
-        return ""
+        return StateOff()
     patience = trials.limits.call
     states = []
     for party, theirs in ((program, trials.constructions.binding.of(names)), (eager, names)):
         answer = party.ask("state", {"names": theirs}, patience).message
         if answer.get("specs") is None:
-            return f"the program has no parameter or buffer {ours(answer.get('missing'), names, theirs)!r}, which the task changes"
+            return StateOff(f"the program has no parameter or buffer {ours(answer.get('missing'), names, theirs)!r}, which the task changes")
         states.append(fetch(party, "state", read_specs(answer["specs"]), "held", patience))
     drifted: list[Drift] | None = None
+    off = StateOff(compared=len(names))
     for index, (name, got, expected) in enumerate(zip(names, *states, strict=True)):
         if got.shape != expected.shape:
-            return f"{name} has shape {list(got.shape)} instead of {list(expected.shape)}"
+            return StateOff(
+                off.detail or f"{name} has shape {list(got.shape)} instead of {list(expected.shape)}", compared=off.compared, wrong=off.wrong
+            )
         noise = index in trials.expectations.noisy_state  # sign and magnitude vary between sound programs
         limit = NOISE_ROOM if noise else state_limit(expected.dtype)
         judgement = judge(got, expected, limit)
@@ -64,9 +82,15 @@ def state_off(program: Party, eager: Party, trials: Trials) -> str:
             granted = NOISE_ROOM if noise else state_limit(expected.dtype, GRANTED)
             measured = index < len(drifted)
             judgement = judge_drifted(got, expected, limit, drifted[index], noise) if measured else judge(got, expected, granted)
+        if judgement.ok and judgement.error is not None and judgement.bound and not off.detail:
+            near = (name, judgement.error, judgement.bound)
+            off.nearest = max(off.nearest or near, near, key=lambda entry: entry[1] / entry[2])
         if not judgement.ok:
-            return f"{name} was not updated as the task does: {judgement.detail}{_measured(judgement, got, expected)}"
-    return ""
+            off.detail = off.detail or f"{name} was not updated as the task does: {judgement.detail}{_measured(judgement, got, expected)}"
+            off.nearest = None
+            off.wrong += [part] if (part := wrong_part(name, got, expected, limit, judgement=judgement)) is not None else []
+    off.wrong = off.wrong[:MOST_WRONG]
+    return off
 
 
 def _measured(judgement: Judgement, got: torch.Tensor, expected: torch.Tensor) -> str:

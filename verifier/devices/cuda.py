@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from verifier.devices import cuda_driver, cuda_rates
+from verifier.devices import cuda_driver, cuda_exchanges, cuda_rates
 from verifier.devices.base import Arena, Bind, Ceiling, Device, DeviceError
 from verifier.devices.cuda_arena import arena, sharing
 from verifier.devices.cuda_driver import CudaError, GpuFacts, GpuIdentity, Nvml
@@ -155,6 +155,8 @@ class CudaDevice(Device):
         library = native.build(self.data_dir / "native", nvcc, self.identity.arch) if nvcc else None
         if library is not None:
             native.use(native.Passes(library))
+        if nvcc and self.facts.capability >= cuda_exchanges.CAPABILITY:
+            native.build(self.data_dir / "native", nvcc, self.identity.arch, native.EXCHANGES)
 
     @cached_property
     def _compiler(self) -> str:
@@ -273,7 +275,10 @@ class CudaDevice(Device):
                 return {}  # `check` reports what is wrong
             if found.get("stream_gbs", 0.0) > cuda_rates.BELIEVABLE * (self.facts.bandwidth or 0.0) / 1e9:
                 cuda_rates.keep(path, found)
-        return found
+        nvcc = find_nvcc()
+        if not found or not nvcc or self.facts.capability < cuda_exchanges.CAPABILITY:
+            return found
+        return found | cuda_exchanges.known(self._torch, self.data_dir / "native", nvcc, self.facts, self.torch_device)
 
     def config(self) -> dict[str, Any]:
         return {

@@ -5,6 +5,7 @@ one operator."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from typing import Any
 
@@ -13,14 +14,14 @@ import torch
 GATES = {"LSTM": 4, "GRU": 3}
 
 
-def count_flops(model: torch.nn.Module, inputs: list[Any]) -> int | None:
-    """Counts the operations of matrix products, convolutions, attention and recurrent layers in one call. A multiply-add counts as two operations.
-    Returns None if a copy of the model cannot be run."""
+def count_flops(model: torch.nn.Module, inputs: list[Any], watching: contextlib.AbstractContextManager[Any] | None = None) -> int | None:
+    """Counts the operations of matrix products, convolutions, attention and recurrent layers in one call, which runs within `watching` as well. A
+    multiply-add counts as two operations. Returns None if a copy of the model cannot be run."""
     from torch.utils.flop_counter import FlopCounterMode
 
     try:
         twin = copy.deepcopy(model)  # forward may change running statistics
-        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        with torch.no_grad(), watching or contextlib.nullcontext(), FlopCounterMode(display=False) as counter:
             missed = Missed(twin, counter)
             twin(*copy.deepcopy(inputs))
         return int(counter.get_total_flops()) + missed.flops

@@ -116,7 +116,7 @@ def serve(channel: Channel, home: str, early: Any = None, permit: Permit | None 
         faulthandler.dump_traceback_later(max(float(frame.message.get("limit", 60)) * 0.85, 0.5), exit=False, file=2)
         try:
             if kind == "foresee" and role is None:
-                from verifier.parties.foreseeing import foresee
+                from verifier.parties.capturing.foreseeing import foresee
 
                 foresee(frame.text("source"))
                 reply: dict[str, Any] | None = {"type": "ok"}

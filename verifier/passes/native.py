@@ -22,6 +22,7 @@ import torch
 from verifier.hashes import sha256
 
 SOURCE = Path(__file__).with_name("passes.cu")
+EXCHANGES = Path(__file__).with_name("exchanges.cu")  # driven by `verifier/devices/cuda_exchanges.py`
 TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
 LEAST = 1 << 22  # number of elements below which launches take longer than passes
 BLOCKS = 4096  # maximum number of blocks; each writes a partial result
@@ -29,16 +30,21 @@ A_BLOCK = 2048  # elements that a block reads at a time
 ALIGNED = 16  # bytes
 
 
-def build(folder: Path, nvcc: str, architecture: str) -> Path | None:
+def library_path(folder: Path, nvcc: str, architecture: str, source: Path = SOURCE) -> Path:
+    """Returns where `build` keeps the shared library of a source."""
+    return folder / f"{source.stem}-{sha256(f'{source.read_text()}{architecture}{nvcc}')[:16]}.so"
+
+
+def build(folder: Path, nvcc: str, architecture: str, source: Path = SOURCE) -> Path | None:
     """Returns the shared library for GPUs of this architecture, such as "sm_90", and compiles it first if it is missing. Returns null if compilation
     fails."""
-    library = folder / f"passes-{sha256(f'{SOURCE.read_text()}{architecture}{nvcc}')[:16]}.so"
+    library = library_path(folder, nvcc, architecture, source)
     if library.exists():
         return library
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        built = Path(scratch) / "passes.so"
-        command = [nvcc, "-O3", "-std=c++17", f"-arch={architecture}", "-shared", "-Xcompiler=-fPIC", str(SOURCE), "-o", str(built)]
+        built = Path(scratch) / "built.so"
+        command = [nvcc, "-O3", "-std=c++17", f"-arch={architecture}", "-shared", "-Xcompiler=-fPIC", str(source), "-o", str(built)]
         try:
             done = subprocess.run(command, capture_output=True, timeout=120)
         except (OSError, subprocess.TimeoutExpired):

@@ -148,7 +148,13 @@ def _figures(device: Device) -> dict[str, float]:
     if isinstance(device, CudaDevice):
         facts = device.facts
         free, total = cuda_driver.free_memory()
-        figures |= {"multiprocessors": facts.multiprocessors, "l2_bytes": facts.l2_bytes, "memory_bytes": total, "free_bytes": free}
+        figures |= {
+            "multiprocessors": facts.multiprocessors,
+            "l2_bytes": facts.l2_bytes,
+            "clock_mhz": round(facts.clock_hz / 1e6),
+            "memory_bytes": total,
+            "free_bytes": free,
+        }
         figures |= device.reached()
     else:
         figures |= {"threads": len(os.sched_getaffinity(0)), **memory_of_host()}

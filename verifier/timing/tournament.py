@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from verifier.correctness.calling import Subject
-from verifier.correctness.moved_state import state_off
+from verifier.correctness.moved_state import STATE_NORM, StateOff, state_off
 from verifier.integrity.sampling.glancing import Glancing
 from verifier.integrity.timed_process import Check, TimedProcess
 from verifier.judge.asking import Party
@@ -43,6 +43,7 @@ WARM_UP = 3
 MOST_WARM_UP = {"quick": 5, "full": 10}
 WARM_UP_SECONDS = 0.3
 GONE = 1.0  # seconds within which the device becomes idle after a program's processes are gone
+STATE = "state after the timed calls"  # name of the trial that compares the state
 SOUND = 1.1  # multiple of eager's time up to which a compiled baseline is good enough for a repeat
 
 
@@ -211,9 +212,14 @@ class Tournament(Processes):
         for side in sides if not self.outputs.failed else []:
             side.calibrate()
         for pair in these:
-            off = "" if self.outputs.failed else state_off(pair.program.caller.party, pair.baselines[0].caller.party, self.trials)
-            if off:
-                self.outputs.failed = [Trial(name="state after the timed calls", seed=0, ok=False, detail=off)]
+            off = StateOff() if self.outputs.failed else state_off(pair.program.caller.party, pair.baselines[0].caller.party, self.trials)
+            if off.detail:
+                times = f"; its timed calls took {median_ms(pair.program):.3g} ms, eager's {median_ms(pair.baselines[0]):.3g} ms"
+                trial = Trial(name=STATE, seed=0, ok=False, detail=off.detail + times, compared=off.compared, wrong=off.wrong)
+                self.outputs.failed = [trial]
+            elif off.nearest is not None:
+                name, error, bound = off.nearest
+                self.outputs.checked.append(Trial(name=STATE, seed=0, ok=True, output=name, error=error, bound=bound, norm=STATE_NORM))
 
     def _unseen(self, shape: Form | None) -> bool:
         """Returns whether it is still unclear whose code the timed calls run."""

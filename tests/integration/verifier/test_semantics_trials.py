@@ -91,7 +91,11 @@ def test_state_and_gradients_are_compared_under_other_names(semantics):
     moving = task("return self.bn(x) * self.gain", "torch.rand(16, 8)", init="self.bn = nn.BatchNorm1d(8)\nself.gain = nn.Parameter(torch.ones(8))")
     assert not semantics.judge(renamed(moving, "bn", "gain"), moving).wrong
     still = renamed(moving, "bn", "gain").replace("self.bn_own(x)", "F.batch_norm(x, None, None, self.bn_own.weight, self.bn_own.bias, True)")
-    assert "bn.running" in semantics.judge(still, moving).wrong
+    outcome = semantics.judge(still, moving)
+    assert "bn.running" in outcome.wrong
+    parts = outcome.trials[-1].wrong
+    assert [part.name for part in parts] == ["bn.running_mean", "bn.running_var", "bn.num_batches_tracked"] and outcome.trials[-1].compared == 4
+    assert (parts[0].wrong, parts[0].elements, parts[0].where, parts[2].first) == (8, 8, "every element", [])
     outcome = semantics.judge(renamed(QKV, "q", "k"), QKV, backward=True)
     assert not outcome.wrong and outcome.verdict.weights == "matched"
     stopped = renamed(QKV, "q", "k").replace("* self.k_own(x)", "* F.linear(x, self.k_own.weight.detach() + 0 * self.k_own.weight, self.k_own.bias)")

@@ -10,13 +10,14 @@ from agent_fakes import report
 from test_requests import H200, JOB, compiled, group, passed, situation
 
 from agents.floor import faster, floor_of, steps_text
-from agents.roles import digest, measured, of_device, of_diagnosis, of_kernels
+from agents.roles import digest, measured, of_diagnosis, of_kernels
 from agents.roles.best_program import best_text
 from agents.roles.fragments import fragments_text
 from agents.roles.host_cost import spent_text
 from agents.roles.kernel_floors import products_text
 from agents.roles.llm_verifier import left_text
 from agents.roles.names import whole_items
+from agents.roles.of_device import clusters, device_text
 from agents.roles.prompts import part
 from agents.roles.rules_verifier import diagnosed
 from agents.roles.situation import Attempt
@@ -31,7 +32,7 @@ from verifier.jobs import KernelProfile
 from verifier.profiling.diagnosing import defects
 from verifier.profiling.diagnosing.defects import BY_LITTLE, DIFFERENT, wrong_result_text
 from verifier.profiling.nsight import counters
-from verifier.report import ObservedKernel, Trial
+from verifier.report import ObservedKernel, Trial, WrongTensor
 from verifier.task import Admission
 
 OFF = "buffer was not updated as the task does: 2 of 96 elements are off; first at [16]: 4.60869707e-08 instead of 4.60615368e-08"
@@ -103,15 +104,15 @@ def test_pytorchs_own_error_is_told_before_any_program_exists():
 
 
 def test_a_device_says_how_many_clusters_it_can_hold_at_most():
-    said = of_device.clusters(H200)
+    said = clusters(H200)
     assert "at most 66 of 2, 32 of 4, 16 of 8, 8 of 16 blocks" in said and "cudaOccupancyMaxActiveClusters" in said
-    assert of_device.clusters(H200.model_copy(update={"capability": (8, 0)})) == ""
-    assert "resident at once" not in of_device.clusters(H200.model_copy(update={"capability": (10, 0)})), "another layout"
+    assert clusters(H200.model_copy(update={"capability": (8, 0)})) == ""
+    assert "resident at once" not in clusters(H200.model_copy(update={"capability": (10, 0)})), "another layout"
 
 
 def test_shared_memory_is_that_of_a_block_in_bytes():
-    assert "shared memory: at most 232,448 bytes a block" in of_device.device_text(H200)
-    assert "L2 of a core" in of_device.device_text(DeviceFigures.cpu(4))
+    assert "shared memory: at most 232,448 bytes a block" in device_text(H200)
+    assert "L2 of a core" in device_text(DeviceFigures.cpu(4))
 
 
 def test_exchanges_of_a_recurrence_are_no_floor():
@@ -246,3 +247,9 @@ def test_what_products_need_counts_a_fixed_capacity():
     found.profile = profile(kernels=[kernel])
     task = Capture(task="t", mode="train", flops=24 * 10**9, bytes_min=10**6)
     assert "with every row of a fixed capacity" in products_text(found, situation(found, capture=task), {})
+
+
+def test_a_small_error_is_told_by_the_measure_of_its_bound():
+    part = WrongTensor(name="bn.running_var", wrong=2, elements=96, first=[16], value="4.61e-08", expected="4.6e-08", error=2.8e-4, bound=1e-4)
+    said = wrong_result_text(wrong(OFF, wrong=[part]).report)
+    assert "2.8e-04 where the bound is 1.0e-04, by the measure of errors, in 2 of 96 elements" in said and "of its value" not in said

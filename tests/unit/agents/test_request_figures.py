@@ -10,12 +10,13 @@ from test_requests import H200, compiled, group, passed, profile, situation
 
 from agents.diagnosis import facts_of, structures
 from agents.floor import groups_of, steps_text
-from agents.roles import digest, measured, of_device, of_kernels, of_reference
+from agents.roles import digest, measured, of_kernels, of_reference
 from agents.roles.evidence import held_by_others
 from agents.roles.llm_coder import names_for
 from agents.roles.llm_planner import told
 from agents.roles.llm_verifier import methods_text
 from agents.roles.names import LONGEST_NAME, short_name
+from agents.roles.of_device import device_text, tensor_cores
 from agents.roles.rules_verifier import AGAIN, by_rules, crowded_out, diagnosed
 from agents.settings import Settings
 from agents.strategies import Facts, named_in
@@ -96,8 +97,8 @@ def test_shared_memory_limits_the_blocks_only_as_far_as_the_hardware_does():
 
 
 def test_products_say_by_which_instruction_the_rates_are_reached():
-    assert "by wgmma; mma.sync reaches about four fifths of them at most" in of_device.device_text(H200)
-    assert "wgmma;" not in of_device.tensor_cores(DeviceFigures.cpu(2))
+    assert "by wgmma; mma.sync reaches about four fifths of them at most" in device_text(H200)
+    assert "wgmma;" not in tensor_cores(DeviceFigures.cpu(2))
     tensor = {"arch": "sm_90", "tensor_instructions": 12}
     assert "tensor cores (mma.sync) 44 %" in of_kernels.resources_text(counted(resources=tensor | {"wgmma_instructions": 0}), H200)
     assert "tensor cores (wgmma) 44 %" in of_kernels.resources_text(counted(resources=tensor | {"wgmma_instructions": 12}), H200)

@@ -9,9 +9,10 @@ from test_requests import H200, JOB, compiled, group, passed, profile, situation
 
 from agents.diagnosis import SHOWN_METHODS, Cause, Diagnosis, Evidence, allowed
 from agents.floor import floor_of_group, floor_of_step, groups_of
-from agents.roles import digest, measured, of_device, of_diagnosis, of_kernels
+from agents.roles import digest, measured, of_diagnosis, of_kernels
 from agents.roles.llm_coder import method_text
 from agents.roles.names import short_name
+from agents.roles.of_device import device_text
 from agents.roles.rules_verifier import diagnosed, open_methods
 from agents.roles.situation import Advice, Attempt
 from agents.strategies import Facts, by_name
@@ -81,7 +82,7 @@ def test_products_on_tensor_cores_are_judged_by_their_rate():
 
 
 def test_the_other_splits_of_an_fp32_product_have_their_rates():
-    said = of_device.device_text(H200)
+    said = device_text(H200)
     assert "as six of bf16 (three parts an operand) 130000" in said and "as three of bf16" in said and "260000" in said
 
 

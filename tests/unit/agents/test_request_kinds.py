@@ -5,29 +5,37 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 from agent_fakes import FakeClient
 from scripted_models import diagnosis, judgement, optimise, plan, program
 from test_llm_roles import run
 from test_request_findings import COUNTED, counted
 from test_requests import H200, compiled, group, passed, profile, situation
 
-from agents.floor import floor_of
-from agents.roles import digest, measured, of_device, of_reference
+from agents.floor import floor_of, steps_text
+from agents.roles import digest, measured, of_diagnosis, of_reference
+from agents.roles.best_program import best_text
+from agents.roles.evidence import wrong_tensors
+from agents.roles.fragments import half_products
+from agents.roles.group_rows import group_line
 from agents.roles.host_cost import at_call_time, host_text
-from agents.roles.kernel_floors import KernelFloor, bounds_text, products_text
+from agents.roles.kernel_floors import KernelFloor, bounds_text, filled, products_text
 from agents.roles.llm_coder import unapplied
 from agents.roles.llm_planner import taught
 from agents.roles.llm_verifier import LlmVerifier
+from agents.roles.of_device import device_text
 from agents.roles.rules_verifier import by_rules, diagnosed, open_methods, refinable
 from agents.roles.situation import Advice
 from agents.settings import Settings
 from agents.strategies import Facts, by_name
 from compiler import DeviceFigures, Options
-from verifier.graph import Capture
-from verifier.jobs import HostCalls
+from compiler.families.product import half_cuda
+from verifier.graph import Capture, GroupSizes
+from verifier.jobs import HostCalls, KernelProfile
+from verifier.parties.capturing.capture import capture
 from verifier.profiling.diagnosing.call_time import call_time
 from verifier.profiling.nsight import counters
-from verifier.report import ObservedKernel
+from verifier.report import ObservedKernel, Trial, WrongTensor
 from verifier.task import Admission
 
 PRODUCT = Capture(task="t", mode="train", flops=24 * 10**9, bytes_min=10**6)  # 206 us as three products of TF32 on an H200
@@ -266,6 +274,114 @@ def test_the_short_kernels_of_a_program_are_named():
 
 
 def test_the_bandwidth_of_the_cache_is_given_where_it_was_measured():
-    assert "- cache shared by all: 52.4 MB; " in of_device.device_text(H200)
+    assert "- cache shared by all: 52.4 MB; " in device_text(H200)
     known = DeviceFigures.of({"device": "cuda:0", "cache_gbs": 5512.4})
-    assert "- cache shared by all: 52.4 MB, 5,512 GB/s by a plain copy within it; " in of_device.device_text(known)
+    assert "- cache shared by all: 52.4 MB, 5,512 GB/s by a plain copy within it; " in device_text(known)
+
+
+def test_clusters_and_exchanges_are_given_as_measured():
+    assert "at most 66 of 2" in device_text(H200)
+    measured_figures = {"clusters_2": 66, "clusters_8": 16, "cluster_us_2": 0.21, "cluster_us_8": 0.26, "grid_us": 1.34, "cluster_read_gbs": 3300.0}
+    known = DeviceFigures.of({"device": "cuda:0", "capability": "9.0", **measured_figures})
+    assert known.clusters == ((2, 66), (8, 16)) and hash(known)
+    said = device_text(known)
+    assert "Clusters resident at once on this device, where a block takes a whole multiprocessor: 66 of 2, 16 of 8 blocks" in said
+    assert "takes 0.21 us of 2, 0.26 us of 8 (through L2, with a barrier of one block on each multiprocessor: 1.3 us)" in said
+    assert "at 3,300 GB/s" in said and "at most 66" not in said
+    recurrence = steps_text(100, 1, known)
+    assert "each costs 1.3 us by a barrier of the grid (measured), 134 us together" in recurrence and "its cost stands under Device" in recurrence
+
+
+# Rows of groups
+
+
+def test_the_rows_of_groups_are_told_with_the_tiles_that_they_fill():
+    told = "Rows a group, counted in one call with the task's inputs (topk, 2 of 4 for each of 16 rows): "
+    few = GroupSizes(source="topk, 2 of 4 for each of 16 rows", rows=[65, 64, 0, 128])
+    assert group_line(few).startswith(f"{told}65, 64, 0, 128 (tiles of 64 rows: 5, 80% full; tiles of 128 rows: 3, 67% full)")
+    many = GroupSizes(source="offsets in input 1", rows=[0] * 2 + [64] * 30)
+    assert "0 to 64, median 64, in 32 groups, 2 without any" in group_line(many)
+
+
+class Batched(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.experts = torch.nn.Parameter(torch.zeros(4, 8, 8))
+
+    def forward(self, rows, scores):
+        return torch.bmm(rows, self.experts) + scores.topk(1, dim=-1).values.sum()
+
+
+def test_the_rows_of_a_fixed_capacity_that_were_routed_are_told():
+    found = capture(Batched(), [torch.zeros(4, 10, 8), torch.randn(32, 4)], "a task", "eval")
+    assert filled(found) == "; of the 40 rows of products over groups, at most 32 were routed to one in a call"
+    assert filled(found.model_copy(update={"group_sizes": []})) == ""
+
+
+# Tensors of a wrong result
+
+
+def test_every_wrong_tensor_is_listed_with_its_pattern():
+    parts = [
+        WrongTensor(name="out", wrong=4, elements=96, first=[16], value="1.5", expected="1", error=0.25, bound=1e-6, where="dimension 0: 16 of 24"),
+        WrongTensor(name="picked", wrong=1, elements=9, first=[0, 2], value="3", expected="4"),
+    ]
+    trial = Trial(name="negative", seed=1, ok=False, detail="out: 4 of 96 elements are off", compared=7, wrong=parts)
+    assert wrong_tensors(trial) == [
+        "- in it, 7 outputs, inputs that the task changes, and buffers were compared: 2 off, the others right",
+        "  - out: 4 of 96, first [16]: 1.5 instead of 1; largest error 0.25, bound 1e-06; dimension 0: 16 of 24",
+        "  - picked: 1 of 9, first [0, 2]: 3 instead of 4",
+    ]
+
+
+def test_the_best_program_gives_its_error_where_the_newest_failed():
+    best, failed = passed(), passed()
+    best.report.trials = [Trial(name="state", seed=0, ok=True, output="bn.running_var", error=2e-5, bound=1e-4)]
+    failed.report.status, failed.report.trials = "wrong_result", [Trial(name="state", seed=0, ok=False)]
+    told = situation(best, failed)
+    said = best_text(told)
+    assert "In 'state' its largest error is 2e-05 of a bound of 0.0001, in bn.running_var." in said and "not recorded" not in said
+
+
+def test_a_repair_that_no_model_has_judged_has_no_sentence_of_the_verifier():
+    found = diagnosis_of_defect()
+    advised = Advice(found, "repair", "It has to be right before it can be faster: the evidence goes back to the Coder.")
+    assert "Verifier:" not in of_diagnosis.diagnosis_text(found, advised)
+    assert "Verifier: the sum" in of_diagnosis.diagnosis_text(found, Advice(found, "repair", "the sum is short"))
+
+
+def diagnosis_of_defect():
+    failed = passed()
+    failed.report.status, failed.report.message = "wrong_result", "off"
+    return diagnosed(situation(failed), failed)
+
+
+# Dependent steps and device functions
+
+
+def test_a_step_of_a_recurrence_says_how_long_its_warps_wait():
+    kernel = KernelProfile(
+        name="gru_kernel", calls=1, total_us=1.0, mean_us=1.0, share=0.9, own=True, stalls={"barrier": 0.06, "long_scoreboard": 0.05}
+    )
+    found = profile().model_copy(update={"kernels": [kernel]})
+    said = measured.exchange_share(found, 2.39)
+    assert said == ", of which warps of gru_kernel wait 5 % for memory and 6 % at barriers, 0.26 us, exchanges of the state included"
+    assert measured.exchange_share(None, 2.39) == ""
+
+
+def test_products_of_fp16_by_wgmma_are_told_as_the_compiler_lays_them_out():
+    text = half_products()
+    assert "line * 128 + ((k / 8 ^ line % 8) << 4)" in text and "return DEPTH_INNER ? line * 128 + ((k / 8 ^ line % 8) << 4)" in half_cuda.COPIES
+    assert "1ull << 16 | 64ull << 32 | 1ull << 62" in text and "1024ull >> 4 << 32 | 1ull << 62" in half_cuda.GROUP_HEAD
+    assert "m64n128k16.f32.f16.f16" in text and "m64n128k16.f32.f16.f16" in half_cuda.group_product("float16", 128)
+
+
+def test_the_clock_rate_is_given_where_it_is_known():
+    known = DeviceFigures.of({"device": "cuda:0", "clock_mhz": 1980})
+    assert "reads 128 bytes of it a clock (32 banks; at most 1,980 MHz)" in device_text(known)
+
+
+def test_a_kernel_below_its_floor_says_what_the_floor_leaves_out():
+    floor = KernelFloor(0.0109, 0.0109, 0.0)
+    assert "10.9 us, by its bytes from memory (so it is below its floor: a cache holds some of them" in floor.says(7.9, None)
+    assert floor.says(20.0, None).endswith("10.9 us, by its bytes")

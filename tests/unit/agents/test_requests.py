@@ -13,11 +13,12 @@ from agent_fakes import TASK, compared, report
 from agents.events import MAX_PAYLOAD_BYTES
 from agents.floor import floor_of, floor_of_group, floor_of_step, floor_of_task, groups_of
 from agents.llm.messages import Reply
-from agents.roles import digest, measured, of_device, of_diagnosis, of_kernels, of_reference
+from agents.roles import digest, measured, of_diagnosis, of_kernels, of_reference
 from agents.roles.compiled import Compiled
 from agents.roles.edits import read_program
 from agents.roles.llm_planner import read_plan
 from agents.roles.names import short_name
+from agents.roles.of_device import device_text
 from agents.roles.prompts import part
 from agents.roles.replies import DiagnosisReply, PlanReply, cut, parse
 from agents.roles.situation import Attempt, Edit, Plan, Situation
@@ -147,10 +148,10 @@ def test_a_fused_step_moves_only_what_crosses_its_border():
 
 
 def test_a_device_says_its_tensor_cores_and_what_code_is_built_for():
-    said = of_device.device_text(H200)
+    said = device_text(H200)
     assert "TF32 350000 GFLOP/s, and so 116667 where an fp32 product is three of TF32" in said and "bf16 and fp16 780000" in said
     assert "-arch=sm_90" in said and "not `sm_90a`" in said and "fast-math" in said and "-O3" in said
-    assert "nvcc" not in of_device.device_text(DeviceFigures.cpu(2)) and "tensor" not in of_device.device_text(DeviceFigures.cpu(2))
+    assert "nvcc" not in device_text(DeviceFigures.cpu(2)) and "tensor" not in device_text(DeviceFigures.cpu(2))
 
 
 # Where a call's time goes
@@ -333,7 +334,7 @@ def test_flags_that_are_stated_are_those_of_the_build():
     from verifier.build.raw import CPP_FLAGS, CUDA_FLAGS
 
     said = part("language_cpp")
-    assert all(flag in said for flag in CPP_FLAGS) and "no `-ffast-math`" in said and " ".join(CUDA_FLAGS[:2]) in of_device.device_text(H200)
+    assert all(flag in said for flag in CPP_FLAGS) and "no `-ffast-math`" in said and " ".join(CUDA_FLAGS[:2]) in device_text(H200)
 
 
 def test_strategies_for_operators_that_the_task_does_not_have_are_not_offered():

@@ -131,7 +131,18 @@ def test_a_buffer_that_only_later_calls_change_is_compared_too(monkeypatch):
     eager, trials = Eager(monkeypatch, now), late_trials()
     assert moved_late(eager, trials) == ["slow"]
     right = {f"own.{name}": tensor for name, tensor in now.items()}
-    assert state_off(Eager(monkeypatch, right), eager, trials) == ""
-    assert "slow was not updated" in state_off(Eager(monkeypatch, {**right, "own.slow": torch.zeros(2)}), eager, trials)
+    assert state_off(Eager(monkeypatch, right), eager, trials).detail == ""
+    off = state_off(Eager(monkeypatch, {**right, "own.slow": torch.zeros(2)}), eager, trials)
+    assert "slow was not updated" in off.detail
+    assert [(part.name, part.wrong, part.elements) for part in off.wrong] == [("slow", 2, 2)]
     without = {name: tensor for name, tensor in right.items() if name != "own.slow"}
-    assert "no parameter or buffer 'slow'" in state_off(Eager(monkeypatch, without), eager, trials)
+    assert "no parameter or buffer 'slow'" in state_off(Eager(monkeypatch, without), eager, trials).detail
+
+
+def test_a_state_that_is_right_gives_the_entry_nearest_to_its_bound(monkeypatch):
+    now = {"calls": torch.full((2,), 9.0), "slow": torch.ones(2), "weight": torch.ones(2), "table": torch.zeros(2)}
+    eager, trials = Eager(monkeypatch, now), late_trials()
+    near = {f"own.{name}": tensor * (1 + 2e-5 * (name == "slow")) for name, tensor in now.items()}
+    off = state_off(Eager(monkeypatch, near), eager, trials)
+    name, error, bound = off.nearest
+    assert (name, bound) == ("slow", 1e-4) and error == pytest.approx(1e-5, rel=0.02) and not off.detail and not off.wrong

@@ -30,6 +30,7 @@ from verifier.parties.capturing.reasons import line_of, reason
 from verifier.parties.capturing.rolling import rolled
 from verifier.parties.capturing.statements import under_self
 from verifier.parties.capturing.tracing import method_of
+from verifier.parties.group_sizes import Choosing, offsets_among
 from verifier.parties.library_code import library_code
 from verifier.parties.operations import count_flops
 from verifier.parties.plain_state import PlainState, history_matters
@@ -63,7 +64,9 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
         if result.graph is not None:
             result.bytes_min = minimal_bytes(result.graph)
     with uncompiled(), PlainState(model):
-        result.flops = count_flops(model, inputs)
+        choosing = Choosing()
+        result.flops = count_flops(model, inputs, choosing)
+        result.group_sizes = [*choosing.found.values(), *offsets_among(inputs)]
     result.library = library_code(model, type(model).__module__)
     result.seconds = time.perf_counter() - started
     return result

@@ -23,6 +23,9 @@ def wrong_result_text(report: Report) -> str:
     off = _difference(detail)
     if trial is not None and trial.error is not None:
         off = trial.error
+    measure = "of its value"
+    if trial is not None and trial.wrong and (worst := trial.wrong[0]).error is not None and worst.bound is not None:
+        off, measure = worst.error, f"where the bound is {worst.bound:.1e}, by the measure of errors"
     if off is None or not off <= CHAOTIC:
         return DIFFERENT
     wrong = f", in {found[1]} of {found[2]} elements" if (found := COUNT.search(detail)) else ""
@@ -30,7 +33,7 @@ def wrong_result_text(report: Report) -> str:
     if STATE in detail:  # outputs are held against fp64, but the state after many calls against eager's
         first = "it is compared with eager PyTorch's, so more precise sums need not be closer: compute what leads to it as eager does"
     return (
-        f"{BY_LITTLE}: {off:.1e} of its value{wrong}. Rounding that cancellation or a short sum magnifies looks like that (a variance of two nearly "
+        f"{BY_LITTLE}: {off:.1e} {measure}{wrong}. Rounding that cancellation or a short sum magnifies looks like that (a variance of two nearly "
         f"equal numbers, for example), and so does a small defect; {first}"
     )
 

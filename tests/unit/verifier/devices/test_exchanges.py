@@ -1,0 +1,61 @@
+"""What exchanges between blocks cost is measured once a GPU, and its absence never keeps a program from being judged."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from verifier.devices import cuda_exchanges
+from verifier.passes import native
+
+FACTS = SimpleNamespace(model="h100", uuid="GPU-0123456789abcdef", arch="sm_90", multiprocessors=132)
+
+
+class Kernels:
+    """A GPU that holds no clusters of 16, on which a round takes 0.25 us in a cluster and 1 us across the grid; a launch takes 5 us."""
+
+    def __init__(self, *_):
+        self.launched = []
+
+    def resident(self, size):
+        return {2: 66, 4: 32, 8: 16}.get(size, 0)
+
+    def in_clusters(self, reads, size, count, rounds):
+        return 5e-6 + 0.25e-6 * rounds
+
+    def across_grid(self, rounds):
+        return 5e-6 + 1e-6 * rounds
+
+    round_seconds = cuda_exchanges.Exchanges.round_seconds
+    _torch = None
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    monkeypatch.setattr(cuda_exchanges, "best_seconds", lambda torch, call, calls: call())
+    monkeypatch.setattr(cuda_exchanges, "Exchanges", Kernels)
+
+
+def test_the_time_of_a_launch_cancels_out_and_sizes_that_do_not_fit_are_left_out(gpu, tmp_path):
+    found = cuda_exchanges.exchanges(None, tmp_path, "cuda:0", 132)
+    assert found["clusters_8"] == 16 and "clusters_16" not in found
+    assert found["cluster_us_2"] == pytest.approx(0.25) and found["grid_us"] == pytest.approx(1.0)
+    assert found["cluster_read_gbs"] == pytest.approx(16 * 8 * 32768 / 0.25e-6 / 1e9, rel=1e-3)
+
+
+def test_figures_are_measured_once_the_kernels_are_compiled_and_then_kept(gpu, tmp_path, monkeypatch):
+    assert cuda_exchanges.known(None, tmp_path, "nvcc", FACTS, "cuda:0") == {}
+    native.library_path(tmp_path, "nvcc", "sm_90", native.EXCHANGES).write_bytes(b"")
+    found = cuda_exchanges.known(None, tmp_path, "nvcc", FACTS, "cuda:0")
+    monkeypatch.setattr(cuda_exchanges, "exchanges", None)
+    assert found["clusters_2"] == 66 and cuda_exchanges.known(None, tmp_path, "nvcc", FACTS, "cuda:0") == found
+
+
+@pytest.mark.parametrize("error", [RuntimeError("the CUDA runtime reports error 98"), OSError("no such library")])
+def test_kernels_that_do_not_run_leave_the_figures_out(gpu, tmp_path, monkeypatch, error):
+    def fails(*_):
+        raise error
+
+    native.library_path(tmp_path, "nvcc", "sm_90", native.EXCHANGES).write_bytes(b"")
+    monkeypatch.setattr(cuda_exchanges, "exchanges", fails)
+    assert cuda_exchanges.known(None, tmp_path, "nvcc", FACTS, "cuda:0") == {}
+    assert not list(tmp_path.glob("exchanges-h100*"))

@@ -1,0 +1,39 @@
+"""The rows that each group gets are counted where a model routes them: by choices, or by offsets among its inputs."""
+
+import torch
+
+from verifier.parties.capturing.capture import capture
+from verifier.parties.group_sizes import offsets_among
+
+SOURCE = "a task"
+
+
+class Routed(torch.nn.Module):
+    def __init__(self, groups):
+        super().__init__()
+        self.groups = groups
+
+    def forward(self, scores):
+        weights, picked = scores.topk(2, dim=-1)
+        return weights * (picked % self.groups)
+
+
+def sizes_of(model, *inputs):
+    return [(sizes.source, sizes.rows) for sizes in capture(model, list(inputs), SOURCE, "eval").group_sizes]
+
+
+def test_the_choices_of_a_router_are_counted():
+    scores = torch.zeros(16, 4)
+    scores[:, 1], scores[:10, 0], scores[10:, 3] = 2.0, 1.0, 1.0
+    assert sizes_of(Routed(4), scores) == [("topk, 2 of 4 for each of 16 rows", [10, 16, 0, 6])]
+
+
+def test_a_choice_among_many_or_with_few_rows_is_no_routing():
+    assert sizes_of(Routed(1024), torch.randn(4096, 1024)) == []
+    assert sizes_of(Routed(64), torch.randn(8, 64)) == []
+
+
+def test_offsets_delimit_groups_but_numbers_that_count_do_not():
+    offsets = torch.tensor([0, 7, 7, 20])
+    found = offsets_among([torch.randn(20, 8), offsets, torch.arange(20), torch.tensor([3, 4, 5])])
+    assert [(sizes.source, sizes.rows) for sizes in found] == [("offsets in input 1", [7, 0, 13])]
