@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import struct
 import sys
+from collections.abc import Sequence
 from time import perf_counter_ns  # bound now: a program may replace the module's functions
 from typing import Any
 
@@ -14,6 +16,7 @@ import torch
 from verifier.devices.base import REFRESHED, PartyDevice
 from verifier.shim.clock import Clock, Native
 
+LEAST_PAGES = 4  # minimum number of whole pages that show whether memory is in use: something else may occupy a single page by now
 _I64 = struct.Struct("<q")
 
 
@@ -22,6 +25,8 @@ class CpuPartyDevice(PartyDevice):
 
     def __init__(self, config: dict[str, Any]):
         self.threads = int(config["threads"])
+        libc = ctypes.CDLL(None)
+        self._libc = libc if hasattr(libc, "malloc_trim") and hasattr(libc, "mincore") else None  # glibc
         path = next((config[key] for key in ("shim", "shim_host") if config.get(key) and os.path.exists(config[key])), None)
         self._clock: Clock | None = None
         if path is None:
@@ -68,6 +73,22 @@ class CpuPartyDevice(PartyDevice):
         self._write(fd, _I64.pack(elapsed))
         self._read(fd, 1)
         return elapsed
+
+    def in_use(self, extents: Sequence[tuple[int, int]]) -> list[bool]:
+        """Returns the unused memory of the C library to the system. Pages that are still resident are in use. Short ranges
+        say nothing."""
+        if self._libc is None:
+            return [False] * len(extents)
+        self._libc.malloc_trim(0)
+        return [self._resident(begin, end) for begin, end in extents]
+
+    def _resident(self, begin: int, end: int) -> bool:
+        first, last = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE, end // mmap.PAGESIZE * mmap.PAGESIZE
+        if last - first < LEAST_PAGES * mmap.PAGESIZE or self._libc is None:
+            return False
+        pages = (ctypes.c_ubyte * ((last - first) // mmap.PAGESIZE))()
+        resident = self._libc.mincore(ctypes.c_void_p(first), ctypes.c_size_t(last - first), pages) == 0
+        return resident and all(page & 1 for page in pages)
 
     def peak_bytes(self, reset: bool = False) -> int | None:
         import resource
