@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from verifier.timing.blocks import Side
 
 CLOCK_SHARE, CLOCK_SLACK_NS = 0.10, 10_000
-# Allowances: a multiple of eager's time, since the pages and caches of two processes differ, and nanoseconds. The nanoseconds of `ONCE` are granted
-# per series, and the others per call. Work that a process does once per series depends mainly on its previous work; waking its threads takes place in
-# the lead-in. An allowance per call would let a series of six calls move six times as much.
-GRANTED = {"copied": (1.1, 0), "around": (1.25, 48_000), "lead": (1.5, 30_000), "uneven": (1.5, 1_000)}
-ONCE = ("around", "lead")
+# Allowances: a multiple of eager's time, since the pages and caches of two processes differ, and nanoseconds per call. Work that a process does once
+# per series depends mainly on its previous work; waking its threads takes place in the lead-in. What a series does once is granted at most `ONCE_NS`
+# per series, because the same allowance for each of six calls would let one call move six times as much.
+GRANTED = {"copied": (1.1, 0), "around": (1.25, 8_000), "lead": (1.5, 15_000), "uneven": (1.5, 1_000)}
+ONCE, ONCE_NS = ("around", "lead"), 30_000
 RARELY = ("around", "lead", "uneven")  # parts in which a program may work for more calls than those of one series
 COPIES = GRANTED["copied"][0]
 MOVED = 0.5  # share of the saving within the interval above which work outside it cannot be accidental
@@ -111,7 +111,7 @@ def charge(program: Side, eager: Side) -> Charge:
     found = {}
     for name, pair in pairs.items():
         times, granted = GRANTED.get(name, (1.0, 0))
-        granted = granted / counted if name in ONCE else granted
+        granted = min(granted, ONCE_NS / counted) if name in ONCE else granted
         if name == "uneven":
             times *= longer  # a busy host disturbs longer calls more
         typical = 0.0 if name == "uneven" else _beyond(*pair, times, granted)
