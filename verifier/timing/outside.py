@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 
 CLOCK_SHARE, CLOCK_SLACK_NS = 0.10, 10_000
 # Allowances: a multiple of eager's time, since the pages and caches of two processes differ, and nanoseconds per call. Work that a process does once
-# per series depends mainly on its previous work; waking its threads takes place in the lead-in. What a series does once is granted at most `ONCE_NS`
-# per series, because the same allowance for each of six calls would let one call move six times as much.
-GRANTED = {"copied": (1.1, 0), "around": (1.25, 8_000), "lead": (1.5, 15_000), "uneven": (1.5, 1_000)}
-ONCE, ONCE_NS = ("around", "lead"), 30_000
+# per series depends mainly on its previous work; waking its threads takes place in the lead-in. What a series does once is also limited to the
+# nanoseconds of `ONCE` per series, because the same allowance for each of six calls would let one call move six times as much.
+GRANTED = {"copied": (1.1, 0), "around": (1.25, 8_000), "lead": (1.25, 15_000), "uneven": (1.5, 1_000)}
+ONCE = {"around": 30_000, "lead": 12_000}
+WHOLE = ("lead", "uneven")  # parts of which everything beyond eager's is charged if it exceeds the allowance, which covers only honest differences
 RARELY = ("around", "lead", "uneven")  # parts in which a program may work for more calls than those of one series
 COPIES = GRANTED["copied"][0]
 MOVED = 0.5  # share of the saving within the interval above which work outside it cannot be accidental
@@ -111,11 +112,14 @@ def charge(program: Side, eager: Side) -> Charge:
     found = {}
     for name, pair in pairs.items():
         times, granted = GRANTED.get(name, (1.0, 0))
-        granted = min(granted, ONCE_NS / counted) if name in ONCE else granted
-        if name == "uneven":
-            times *= longer  # a busy host disturbs longer calls more
-        typical = 0.0 if name == "uneven" else _beyond(*pair, times, granted)
-        found[name] = max(typical, _beyond_on_average(*pair, times, granted) if name in RARELY else 0.0)
+        granted = min(granted, ONCE[name] / counted) if name in ONCE else granted
+        usual = longer if name == "uneven" else 1.0  # a busy host disturbs longer calls more
+        more = 0.0 if name == "uneven" else _beyond(*pair, times, granted)
+        more = max(more, _beyond_on_average(*pair, times * usual, granted) if name in RARELY else 0.0)
+        if more and name in WHOLE:
+            centre = statistics.fmean if name == "uneven" else middle
+            more = max(more, centre(pair[0]) - usual * max(centre(pair[1]), 0.0))
+        found[name] = more
     apart = sum(found.get(name, 0.0) for name in APART)
     together = _beyond(program.laps.outside(), eager.laps.outside(COPIES)) + apart
     most = max(sum(found.values()), together)
