@@ -17,7 +17,7 @@ from verifier.shim.clock import Clock, ClockError, Native
 DISPATCHES = 3  # if the host has slept since the last call, torch's launch path is no longer in its caches, which costs 100 us at the first launch
 WARM_MS = 3.0  # an idle GPU lowers its clocks while the host draws new inputs between calls
 KEPT_BYTES = 2 << 30
-_memory_snapshot = torch.cuda.memory_snapshot  # bound now: a program may replace it
+_memory_snapshot: Any = torch.cuda.memory_snapshot  # bound now: a program may replace it
 SHORT = 0.3  # free share of the device's memory
 _ERRORS = {
     2: "out of memory",

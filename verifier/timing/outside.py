@@ -29,7 +29,7 @@ CLOCK_SHARE, CLOCK_SLACK_NS = 0.10, 10_000
 # Allowances: a multiple of eager's time, since the pages and caches of two processes differ, and nanoseconds per call. Work that a process does once
 # per series depends mainly on its previous work; waking its threads takes place in the lead-in. What a series does once is also limited to the
 # nanoseconds of `ONCE` per series, because the same allowance for each of six calls would let one call move six times as much.
-GRANTED = {"copied": (1.1, 0), "around": (1.25, 8_000), "lead": (1.25, 15_000), "uneven": (1.5, 1_000)}
+GRANTED: dict[str, tuple[float, float]] = {"copied": (1.1, 0), "around": (1.25, 8_000), "lead": (1.25, 15_000), "uneven": (1.5, 1_000)}
 ONCE = {"around": 30_000, "lead": 12_000}
 WHOLE = ("lead", "uneven")  # parts of which everything beyond eager's is charged if it exceeds the allowance, which covers only honest differences
 RARELY = ("around", "lead", "uneven")  # parts in which a program may work for more calls than those of one series
@@ -109,9 +109,9 @@ def charge(program: Side, eager: Side) -> Charge:
     least = {"remembered": LEAST_TURNS, "early": LEAST_TURNS, "uneven": LEAST_TURNS}
     pairs = {name: both for name, both in pairs.items() if min(map(len, both)) >= least.get(name, 1)}
     counted, longer = program.laps.counted, max(middle(program.laps.inner) / max(middle(eager.laps.inner), 1.0), 1.0)
-    found = {}
+    found: dict[str, float] = {}
     for name, pair in pairs.items():
-        times, granted = GRANTED.get(name, (1.0, 0))
+        times, granted = GRANTED.get(name, (1.0, 0.0))
         granted = min(granted, ONCE[name] / counted) if name in ONCE else granted
         usual = longer if name == "uneven" else 1.0  # a busy host disturbs longer calls more
         more = 0.0 if name == "uneven" else _beyond(*pair, times, granted)
