@@ -50,7 +50,9 @@ class HeldOutputs:
         left: list[tuple[list[StorageWeakRef], list[tuple[int, int]]]] = []
         for _, handed, returned in self.calls:
             tensors = [tensor for at, tensor in enumerate(returned or handed) if tensor.numel() and not (at < len(borrowed) and borrowed[at])]
-            left.append(([StorageWeakRef(tensor.untyped_storage()) for tensor in tensors], list(map(extent, tensors))))
+            left.append(
+                ([StorageWeakRef(tensor.untyped_storage()) for tensor in tensors], [extent(tensor) for tensor in tensors if _may_be_wrapped(tensor)])
+            )
         handed = returned = tensors = []  # these names still refer to tensors of the last call
         self.clear()
         gc.collect()  # a model may create cycles that hold its outputs
@@ -61,6 +63,12 @@ class HeldOutputs:
     def clear(self) -> None:
         self.calls.clear()
         self.count = 0
+
+
+def _may_be_wrapped(tensor: torch.Tensor) -> bool:
+    """Returns whether a tensor's memory may not be torch's own. On the CPU, where finding out whether memory is in use disturbs later calls, storages
+    that torch allocated itself are left out: they can be resized, and those that wrap other memory (`from_numpy`, `from_blob`) cannot."""
+    return tensor.device.type != "cpu" or not tensor.untyped_storage().resizable()
 
 
 class Footprint(NamedTuple):
