@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -281,3 +282,8 @@ class PartyDevice(ABC):
     def held_bytes(self) -> int | None:
         """Returns how much device memory this process's tensors currently occupy, or null if the device does not track it."""
         return None
+
+    def in_use(self, extents: Sequence[tuple[int, int]]) -> list[bool]:
+        """Returns, for each range of addresses (first byte, byte after the last) that belonged to a tensor which no longer exists, whether its memory
+        is still in use. False if the device cannot tell."""
+        return [False] * len(extents)

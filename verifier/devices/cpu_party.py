@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import struct
 import sys
+from collections.abc import Sequence
 from time import perf_counter_ns  # bound now: a program may replace the module's functions
 from typing import Any
 
@@ -14,6 +16,7 @@ import torch
 from verifier.devices.base import REFRESHED, PartyDevice
 from verifier.shim.clock import Clock, Native
 
+LEAST_PAGES = 4  # minimum number of whole pages that show whether memory is in use: something else may occupy a single page by now
 _I64 = struct.Struct("<q")
 
 
@@ -22,6 +25,8 @@ class CpuPartyDevice(PartyDevice):
 
     def __init__(self, config: dict[str, Any]):
         self.threads = int(config["threads"])
+        libc = ctypes.CDLL(None)
+        self._libc: Any = libc if hasattr(libc, "malloc_trim") and hasattr(libc, "mincore") else None  # glibc
         path = next((config[key] for key in ("shim", "shim_host") if config.get(key) and os.path.exists(config[key])), None)
         self._clock: Clock | None = None
         if path is None:
@@ -69,8 +74,29 @@ class CpuPartyDevice(PartyDevice):
         self._read(fd, 1)
         return elapsed
 
+    def in_use(self, extents: Sequence[tuple[int, int]]) -> list[bool]:
+        """Returns the unused memory of the C library to the system. Pages that are still resident are in use. Short ranges
+        say nothing."""
+        whole = [_pages(begin, end) for begin, end in extents]
+        if self._libc is None or not any(count for _, count in whole):
+            return [False] * len(extents)
+        self._libc.malloc_trim(0)
+        return [count > 0 and self._resident(first, count) for first, count in whole]
+
+    def _resident(self, first: int, count: int) -> bool:
+        pages = (ctypes.c_ubyte * count)()
+        code = self._libc.mincore(ctypes.c_void_p(first), ctypes.c_size_t(count * mmap.PAGESIZE), pages)
+        return code == 0 and all(page & 1 for page in pages)
+
     def peak_bytes(self, reset: bool = False) -> int | None:
         import resource
 
         unit = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _pages(begin: int, end: int) -> tuple[int, int]:
+    """Returns the address of the first whole page in a range, and the number of whole pages; zero if there are too few of them."""
+    first = -(-begin // mmap.PAGESIZE)
+    count = end // mmap.PAGESIZE - first
+    return first * mmap.PAGESIZE, count if count >= LEAST_PAGES else 0

@@ -149,6 +149,14 @@ def call(function: str, *arguments: Any) -> None:
         raise CudaError(function, code, _error_name(library, code))
 
 
+def is_mapped(address: int) -> bool:
+    """Returns whether a device address belongs to an allocation that has not been freed."""
+    library = driver()
+    kind = ctypes.c_uint()
+    memory_type = 2  # CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+    return library is not None and library.cuPointerGetAttribute(ctypes.byref(kind), memory_type, ctypes.c_uint64(address)) == 0
+
+
 def gpu_count() -> int:
     if driver() is None:
         return 0

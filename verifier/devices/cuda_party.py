@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,6 +17,7 @@ from verifier.shim.clock import Clock, ClockError, Native
 DISPATCHES = 3  # if the host has slept since the last call, torch's launch path is no longer in its caches, which costs 100 us at the first launch
 WARM_MS = 3.0  # an idle GPU lowers its clocks while the host draws new inputs between calls
 KEPT_BYTES = 2 << 30
+_memory_snapshot: Any = torch.cuda.memory_snapshot  # bound now: a program may replace it
 SHORT = 0.3  # free share of the device's memory
 _ERRORS = {
     2: "out of memory",
@@ -116,6 +119,34 @@ class CudaPartyDevice(PartyDevice):
 
     def held_bytes(self) -> int | None:
         return int(torch.cuda.memory_allocated())
+
+    def in_use(self, extents: Sequence[tuple[int, int]]) -> list[bool]:
+        """Asks torch's allocator, and the driver for addresses that do not belong to that allocator: a program may wrap its own memory as a new
+        tensor in each call."""
+        torch.cuda.synchronize()
+        try:
+            blocks = allocated(_memory_snapshot())
+        except (RuntimeError, AttributeError):  # another allocator is in use, which frees its memory through the driver
+            blocks = []
+        begins = [begin for begin, _, _ in blocks]
+        found = []
+        for begin, _ in extents:
+            at = bisect.bisect_right(begins, begin) - 1
+            inside = at >= 0 and begin < blocks[at][1]
+            found.append(blocks[at][2] if inside else cuda_driver.is_mapped(begin))
+        return found
+
+
+def allocated(segments: Sequence[dict[str, Any]]) -> list[tuple[int, int, bool]]:
+    """Returns the blocks of torch's allocator in the order of their addresses: first byte, byte after the last, and whether the block is in use.
+    `segments` has the format of `torch.cuda.memory_snapshot`."""
+    blocks = []
+    for segment in sorted(segments, key=lambda segment: int(segment["address"])):
+        begin = int(segment["address"])
+        for block in segment["blocks"]:
+            blocks.append((begin, begin + int(block["size"]), block["state"] == "active_allocated"))
+            begin += int(block["size"])
+    return blocks
 
 
 def device_failure(error: ClockError) -> RuntimeError:

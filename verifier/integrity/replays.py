@@ -80,7 +80,7 @@ class Replaying:
         uses = self.uses.next(0) if self.uses is not None else single(lambda number: self.draws[0] if again else self.rng.choice(self.draws), 0)
         if again and self.form is not None:
             values, seed = self.draws[0]
-            at = self.rng.randrange(self.form.lead, self.form.calls)
+            at = self.rng.choice([number for number, use in enumerate(uses) if use.counted])
             uses[at] = Use(values, seed if self.form.seeded else None, counted=True, new=False)
         party.looking = looking or contextlib.nullcontext()
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -41,24 +41,34 @@ class HeldOutputs:
     def of(self, number: int) -> list[torch.Tensor] | None:
         return next((tensors for at, tensors, _ in self.calls if at == number), None)
 
-    def outlived(self, borrowed: Sequence[bool]) -> int:
+    def outlived(
+        self, borrowed: Sequence[bool], in_use: Callable[[list[tuple[int, int]]], list[bool]] = lambda extents: [False] * len(extents)
+    ) -> int:
         """Forgets all outputs, and returns the number of calls of which outputs still exist, because the program has kept them. `borrowed` says, for
-        each output, whether the task itself returns memory that it keeps."""
-        left = [
-            [
-                StorageWeakRef(tensor.untyped_storage())
-                for at, tensor in enumerate(returned or handed)
-                if tensor.numel() and not (at < len(borrowed) and borrowed[at])
-            ]
-            for _, handed, returned in self.calls
-        ]
+        each output, whether the task itself returns memory that it keeps. `in_use` says which ranges of addresses are still in use: a program that
+        wraps its own memory as a new tensor in each call keeps no tensor, but the memory remains, and a later call can write to it."""
+        left: list[tuple[list[StorageWeakRef], list[tuple[int, int]]]] = []
+        for _, handed, returned in self.calls:
+            tensors = [tensor for at, tensor in enumerate(returned or handed) if tensor.numel() and not (at < len(borrowed) and borrowed[at])]
+            left.append(
+                ([StorageWeakRef(tensor.untyped_storage()) for tensor in tensors], [extent(tensor) for tensor in tensors if _may_be_wrapped(tensor)])
+            )
+        handed = returned = tensors = []  # these names still refer to tensors of the last call
         self.clear()
         gc.collect()  # a model may create cycles that hold its outputs
-        return sum(not all(one.expired() for one in call) for call in left)
+        extents = [one for _, call in left for one in call]
+        used = dict(zip(extents, in_use(extents), strict=True))
+        return sum(not all(one.expired() for one in storages) or any(used[one] for one in call) for storages, call in left)
 
     def clear(self) -> None:
         self.calls.clear()
         self.count = 0
+
+
+def _may_be_wrapped(tensor: torch.Tensor) -> bool:
+    """Returns whether a tensor's memory may not be torch's own. On the CPU, where finding out whether memory is in use disturbs later calls, storages
+    that torch allocated itself are left out: they can be resized, and those that wrap other memory (`from_numpy`, `from_blob`) cannot."""
+    return tensor.device.type != "cpu" or not tensor.untyped_storage().resizable()
 
 
 class Footprint(NamedTuple):

@@ -165,7 +165,7 @@ class Role(SeriesRole):
     def do_outlived(self, frame: Frame) -> dict[str, Any]:
         """Drops the outputs that this process holds, and returns the number of calls whose outputs the program keeps nevertheless."""
         self.previous, self.earlier = [], []
-        return {"type": "ok", "calls": self.last.outlived([bool(one) for one in frame.message["borrowed"]])}
+        return {"type": "ok", "calls": self.last.outlived([bool(one) for one in frame.message["borrowed"]], self.device.in_use)}
 
     def do_trim(self, frame: Frame) -> dict[str, Any]:
         """Frees memory that this process caches but does not use. Nothing is being timed at that point."""

@@ -281,6 +281,7 @@ class Side:
         """Adds the counted calls of one turn, except for inspected calls, calls with warm caches and (unless all calls were preempted) preempted
         calls. Returns the turn's time in milliseconds."""
         laps = self.laps
+        laps.counted = len(calls)
         warm = [call for call in calls if call.warm and not call.looked and not call.preempted]
         whole = [call for call in calls if not call.warm and not call.preempted]
         calls = [call for call in calls if not call.looked and not call.warm] or calls
@@ -289,6 +290,7 @@ class Side:
         calls = calm or calls
         for name in ("inner", "wall", "ahead", "copied", "around", *(("between", "lead") if calls[0].in_series else ())):
             getattr(laps, name).append(int(statistics.median(getattr(call, name) for call in calls)))
+        laps.level([call.inner + call.between + call.copied for call in calm])  # what only some calls do may also be outside their interval
         if warm and calm:
             laps.early += [call.inner - laps.inner[-1] for call in warm]
         remembered = next((found for some in (calls, whole) if (found := newer(some)) is not None), None)

@@ -10,6 +10,9 @@ caches are also flushed. On the CPU, a flush takes milliseconds, and two process
 not charged. `copied` lasts from the end until the outputs are copied. In a series, `between` lasts from there until the party waits for its next key,
 and `lead` is the time by which lead-in calls exceed counted ones. `within` is the time by which the judge's clock exceeds the program-side clock.
 Eager, which is timed in turn with the program, also has all these parts; only a difference of more than three standard errors counts.
+
+A sample is the median of several calls. Work that does not depend on the inputs, such as allocating the outputs of later calls, could therefore be
+done in every eighth call and would never be seen. `uneven` is the time by which the mean of consecutive calls exceeds their median.
 """
 
 from __future__ import annotations
@@ -24,8 +27,12 @@ if TYPE_CHECKING:
 
 CLOCK_SHARE, CLOCK_SLACK_NS = 0.10, 10_000
 # Allowances: a multiple of eager's time, since the pages and caches of two processes differ, and nanoseconds per call. Work that a process does once
-# per series depends mainly on its previous work; waking its threads takes place in the lead-in.
-GRANTED = {"copied": (1.1, 0), "around": (1.25, 8_000), "lead": (1.5, 15_000)}
+# per series depends mainly on its previous work; waking its threads takes place in the lead-in. What a series does once is also limited to the
+# nanoseconds of `ONCE` per series, because the same allowance for each of six calls would let one call move six times as much.
+GRANTED: dict[str, tuple[float, float]] = {"copied": (1.1, 0), "around": (1.25, 8_000), "lead": (1.25, 15_000), "uneven": (1.5, 1_000)}
+ONCE = {"around": 30_000, "lead": 12_000}
+WHOLE = ("lead", "uneven")  # parts of which everything beyond eager's is charged if it exceeds the allowance, which covers only honest differences
+RARELY = ("around", "lead", "uneven")  # parts in which a program may work for more calls than those of one series
 COPIES = GRANTED["copied"][0]
 MOVED = 0.5  # share of the saving within the interval above which work outside it cannot be accidental
 LEAST_NS = 1_000  # minimum duration of a call: the shim calls a Python function, which creates a tensor
@@ -40,8 +47,11 @@ PARTS = {
     "within": "the clock beside the program counts too little",
     "early": "calls are shorter if the cache flush gives its threads time with the inputs",
     "remembered": "calls with inputs that it has seen before are shorter",
+    "uneven": "some calls do work that the others need",
 }
-LEAST_TURNS = 4  # minimum number of a side's turns that shows what the side remembers
+APART = ("remembered", "around", "lead", "early", "uneven")  # parts that are not among the unscored time of a single call
+LEAST_TURNS = 4  # minimum number of a side's turns that shows what the side remembers, and of groups that show how uneven its calls are
+GROUP = 6  # minimum number of consecutive calls of which the mean is compared with the median; two calls have the same mean and median
 
 
 @dataclass
@@ -57,8 +67,18 @@ class Laps:
     lead: list[int] = field(default_factory=list)
     early: list[int] = field(default_factory=list)  # for series with both kinds: a call without a cache flush minus the others
     remembered: list[int] = field(default_factory=list)  # for series with both kinds: a call with a new draw minus the others
+    uneven: list[int] = field(default_factory=list)  # for each group of consecutive calls: the mean minus the median
+    counted: int = 1  # number of counted calls in a series
     made: int = 0  # number of counted calls
     preempted: int = 0  # number of counted calls that other work on the host preempted
+    _group: list[int] = field(default_factory=list)
+
+    def level(self, times: Sequence[int]) -> None:
+        """Adds the times of a turn's calls, in their order, to `uneven`. Short turns are combined into groups of at least `GROUP` calls."""
+        self._group += times
+        if len(self._group) >= GROUP:
+            self.uneven.append(int(statistics.fmean(self._group) - statistics.median(self._group)))
+            self._group = []
 
     @property
     def within(self) -> list[int]:
@@ -86,10 +106,21 @@ def charge(program: Side, eager: Side) -> Charge:
     """Computes how much more time the program's calls need outside their interval than eager's do. It is the larger of two values: the sum over
     parts, since one part may naturally be shorter than eager's, and the total per call, since work may be hidden in a different place each time."""
     pairs = {name: (getattr(program.laps, name), getattr(eager.laps, name)) for name in PARTS}
-    least = {"remembered": LEAST_TURNS, "early": LEAST_TURNS}
+    least = {"remembered": LEAST_TURNS, "early": LEAST_TURNS, "uneven": LEAST_TURNS}
     pairs = {name: both for name, both in pairs.items() if min(map(len, both)) >= least.get(name, 1)}
-    found = {name: _beyond(*pair, *GRANTED.get(name, (1.0, 0))) for name, pair in pairs.items()}
-    apart = sum(found.get(name, 0.0) for name in ("remembered", "around", "lead", "early"))
+    counted, longer = program.laps.counted, max(middle(program.laps.inner) / max(middle(eager.laps.inner), 1.0), 1.0)
+    found: dict[str, float] = {}
+    for name, pair in pairs.items():
+        times, granted = GRANTED.get(name, (1.0, 0.0))
+        granted = min(granted, ONCE[name] / counted) if name in ONCE else granted
+        usual = longer if name == "uneven" else 1.0  # a busy host disturbs longer calls more
+        more = 0.0 if name == "uneven" else _beyond(*pair, times, granted)
+        more = max(more, _beyond_on_average(*pair, times * usual, granted) if name in RARELY else 0.0)
+        if more and name in WHOLE:
+            centre = statistics.fmean if name == "uneven" else middle
+            more = max(more, centre(pair[0]) - usual * max(centre(pair[1]), 0.0))
+        found[name] = more
+    apart = sum(found.get(name, 0.0) for name in APART)
     together = _beyond(program.laps.outside(), eager.laps.outside(COPIES)) + apart
     most = max(sum(found.values()), together)
     if most <= 0:
@@ -101,6 +132,16 @@ def _beyond(ours: Sequence[float], theirs: Sequence[float], times: float = 1.0, 
     """Returns the amount by which `ours` exceeds `theirs` multiplied by `times` plus `granted`, or 0 if chance explains the difference."""
     more = middle(ours) - times * max(middle(theirs), 0.0) - granted
     return more if more > _doubts(ours, theirs) else 0.0
+
+
+def _beyond_on_average(ours: Sequence[float], theirs: Sequence[float], times: float, granted: float) -> float:
+    """Returns the same for means, because a median does not see work that is done in every third series. Less than about nine rare delays in many
+    series are within three standard errors."""
+    if min(len(ours), len(theirs)) < LEAST_TURNS:
+        return 0.0
+    more = statistics.fmean(ours) - times * max(statistics.fmean(theirs), 0.0) - granted
+    errors = sum(statistics.stdev(some) ** 2 / len(some) for some in (ours, theirs))
+    return more if more > 3 * float(errors**0.5) else 0.0
 
 
 def _doubts(ours: Sequence[float], theirs: Sequence[float]) -> float:

@@ -33,6 +33,8 @@ MOST_BYTES = 512 << 20  # total bytes of the inputs and outputs of all calls in 
 # call) to 130 us (no lead-in call) too slow on an H100.
 MOST_GPU_BYTES, GPU_SHARE = 2 << 30, 1 / 40
 LEAD, COUNTED = 2, 6  # maximum numbers of calls
+# Some series have more lead-in calls, so that the first call after a pause cannot know for which calls to work ahead. These calls exchange few bytes.
+MORE, MORE_BYTES, LONGER = 8, 128 << 20, 1 / 6  # maximum number; maximum bytes of all calls of such a series; probability of such a series
 LONG_MS, WHOLE_MS = 10.0, 60.0  # call length for which wake-up latency is negligible; maximum total length of the longest side's calls in a series
 WARM, LEAST_COUNTED = 1 / 3, 3  # probability that a series has a call with warm caches; minimum number of counted calls for this
 KEPT_DRAWS, KEPT_BYTES = 3, 64 << 20  # number of earlier draws that are reused if each has at most this size; otherwise one
@@ -46,6 +48,7 @@ class Form:
     counted: int
     seeded: bool = False  # whether each call draws random numbers, from its own seed
     warms: bool = False  # whether some series have a call before which no caches are flushed
+    more: int = field(default=0, compare=False)  # maximum number of lead-in calls that some series have in addition
 
     @property
     def calls(self) -> int:
@@ -67,14 +70,18 @@ def form(exchanged: int, shortest_ms: float, longest_ms: float, memory: int | No
     room = max(min(room, int(WHOLE_MS / max(longest_ms, 1e-3))), 1)
     lead = min(lead, max(room - 1, 0))
     counted = min(COUNTED, 1 + int(LONG_MS / 2 / max(shortest_ms, 1e-3)), max(room - lead, 1))
-    return Form(lead, counted, seeded, warms)
+    more = min(MORE, room - lead - counted, MORE_BYTES // max(exchanged, 1) - lead - counted) if lead == LEAD else 0
+    return Form(lead, counted, seeded, warms, max(more, 0))
 
 
 def series_bytes(exchanged: int, memory: int | None = None) -> int:
     """Returns the maximum number of bytes that the calls of such a series take beyond those of a single call, in the party and in the judge's
     copies."""
     most = most_bytes(memory)
-    return 2 * min((LEAD + COUNTED) * exchanged, most) if exchanged <= most and not large(exchanged) else 0
+    if exchanged > most or large(exchanged):
+        return 0
+    usual, longer = (LEAD + COUNTED) * exchanged, min((LEAD + COUNTED + MORE) * exchanged, MORE_BYTES)
+    return 2 * min(max(usual, longer), most)
 
 
 @dataclass
@@ -109,7 +116,8 @@ class Use:
 
 @dataclass
 class Uses:
-    """Creates the uses of each turn, which are the same for all its sides. The changed element and the random seed are chosen at random. One counted
+    """Creates the uses of each turn, which are the same for all its sides. The changed element and the random seed are chosen at random, and so
+    is the number of lead-in calls in some turns. One counted
     call, at a random position, has a new draw; the others reuse earlier draws. A program that remembers results is slower in that call. Some series
     have a call before which no caches are flushed. A program whose threads read the inputs during the flush is slower in that call; any other is
     faster."""
@@ -122,13 +130,17 @@ class Uses:
     def _warms(self) -> bool:
         return self.form.warms and self.form.counted >= LEAST_COUNTED and self.rng.random() < WARM
 
+    def _more(self) -> int:
+        return self.rng.randint(1, self.form.more) if self.form.more and self.rng.random() < LONGER else 0
+
     def next(self, first: int) -> list[Use]:
         """Returns the uses of one turn, whose first counted call is input number `first`."""
         values, seed = self.draw(first)
         pool = [kept for kept in self._kept if kept.specs == values.specs and kept.tree == values.tree]
-        seeds, calls = random.Random(seed), self.form.calls
-        at = self.rng.randrange(self.form.lead, calls) if pool else 0
-        warm = self.rng.randrange(self.form.lead, calls) if self._warms() else -1
+        lead = self.form.lead + self._more()
+        seeds, calls = random.Random(seed), lead + self.form.counted
+        at = self.rng.randrange(lead, calls) if pool else 0
+        warm = self.rng.randrange(lead, calls) if self._warms() else -1
         chosen = [values if number == at else self.rng.choice(pool or [values]) for number in range(calls)]
         if calls > 1:
             self._kept = [values, *self._kept][: KEPT_DRAWS if values.nbytes <= KEPT_BYTES else 1]
@@ -136,7 +148,7 @@ class Uses:
             Use(
                 one,
                 seeds.getrandbits(32) if self.form.seeded else None,
-                number >= self.form.lead,
+                number >= lead,
                 number == at,
                 number == warm,
                 [change for tensor in one.tensors if (change := self._change(tensor))],

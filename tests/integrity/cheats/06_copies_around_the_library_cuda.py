@@ -1,7 +1,7 @@
 # hack: 6
 # task: tasks/matmul.py
 # device: cuda
-# verdict: class orchestration
+# verdict: class orchestration | class mixed
 # because: of the device time is in the program.s own code
 # defence: runtime
 # says: cuBLAS multiplies between two kernels of its own that only copy: the output needs both of them, the task neither

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
+from verifier.devices import cuda_party
+from verifier.devices.cpu_party import CpuPartyDevice
 from verifier.parties.owning import EARLIER, ITSELF, MOST_HELD, Footprint, HeldOutputs, laid_down, overlapping, owners, owners_of, share, strides
 
 
@@ -62,6 +65,38 @@ def test_outputs_that_a_program_keeps_outlive_those_who_held_them():
     relaid = HeldOutputs()
     relaid.add([ring[0].clone()], [ring[0]])
     assert relaid.outlived([]) == 1 and not relaid.calls
+
+
+def test_memory_that_a_program_wraps_as_a_new_tensor_in_each_call_is_still_in_use():
+    def held(tensors):
+        outputs = HeldOutputs()
+        for tensor in tensors:
+            outputs.add([tensor], [])
+        return outputs
+
+    block = np.ones((40, 1 << 14), dtype=np.float32)
+    device = CpuPartyDevice({"threads": 1, "flush_bytes": 1})
+    found = [
+        held(torch.from_numpy(block[at]) for at in range(9)).outlived([False], device.in_use),
+        held(torch.from_numpy(block[at]) for at in range(9)).outlived([True], device.in_use),
+        held(torch.rand(1 << 14) for _ in range(9)).outlived([], device.in_use),
+        held(torch.from_numpy(np.ones(1 << 14)) for _ in range(9)).outlived([], device.in_use),
+        held(torch.rand(2, 1 << 14)[1] for _ in range(9)).outlived([], device.in_use),
+    ]
+    assert found == [9, 0, 0, 0, 0]
+    assert device.in_use([(0, 1 << 20), (8, 16)]) == [False, False]
+
+
+def test_blocks_of_torchs_allocator_are_told_from_other_memory(monkeypatch):
+    blocks = [{"size": 512, "state": "active_allocated"}, {"size": 1024, "state": "inactive"}, {"size": 512, "state": "active_pending_free"}]
+    segments = [{"address": 9000, "blocks": [{"size": 64, "state": "active_allocated"}]}, {"address": 4096, "blocks": blocks}]
+    assert cuda_party.allocated(segments) == [(4096, 4608, True), (4608, 5632, False), (5632, 6144, False), (9000, 9064, True)]
+    monkeypatch.setattr(cuda_party, "_memory_snapshot", lambda: segments)
+    monkeypatch.setattr(cuda_party.torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(cuda_party.cuda_driver, "is_mapped", lambda address: address == 7000)
+    device = object.__new__(cuda_party.CudaPartyDevice)
+    wanted = {4096: True, 4700: False, 5700: False, 7000: True, 8000: False, 9000: True, 9064: False, 1: False}
+    assert device.in_use([(begin, begin + 16) for begin in wanted]) == list(wanted.values())
 
 
 def test_what_is_left_of_tensors_says_whose_memory_they_had():

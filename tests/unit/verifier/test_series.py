@@ -16,7 +16,7 @@ import torch
 from verifier.judge.session import Values
 from verifier.layout import Spec, view
 from verifier.shim.clock import Clock, Leader, Native, SeriesFailed, SharedPage, Stamped, build_clock
-from verifier.timing.series import COUNTED, LEAD, MOST_BYTES, Form, Line, Use, Uses, form, most_bytes, series_bytes
+from verifier.timing.series import COUNTED, LEAD, MORE, MORE_BYTES, MOST_BYTES, Form, Line, Use, Uses, form, most_bytes, series_bytes
 
 MIB = 1 << 20
 
@@ -94,6 +94,19 @@ def test_one_counted_call_of_a_series_has_inputs_of_a_new_draw(shape):
         seen |= {tuple(use.values.tensors[1].tolist()) for use in given}
         places |= {at for at, use in enumerate(given) if use.new}
     assert len(places - {0}) >= shape.counted - (shape.lead == 0)
+
+
+def test_some_series_have_more_lead_in_calls():
+    shape = form(1 * MIB, 0.02, 0.1)
+    assert shape is not None and shape.more == MORE and MORE * MIB <= MORE_BYTES
+    assert [form(*some).more for some in ((16 * MIB, 0.02, 0.1), (12 * MIB, 0.02, 0.1), (1 * MIB, 0.3, 6.0), (1 * MIB, 5.0, 8.0))] == [0, 2, 2, 0]
+    uses = Uses(drawn, random.Random(1), shape)
+    series = [uses.next(number) for number in range(200)]
+    leads = [sum(not use.counted for use in given) for given in series]
+    assert all(sum(use.counted for use in given) == COUNTED and given[-1].counted for given in series)
+    assert set(leads) == {LEAD, *range(LEAD + 1, LEAD + MORE + 1)} and 120 < leads.count(LEAD) < 190
+    assert all(use.counted for given in series[1:] for use in given if use.new)
+    assert series_bytes(1 * MIB) == 2 * (LEAD + COUNTED + MORE) * MIB and series_bytes(12 * MIB) == 2 * MORE_BYTES
 
 
 def test_draws_of_any_size_are_used_again(monkeypatch):
