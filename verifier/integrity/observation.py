@@ -119,7 +119,7 @@ class Observation:
     def _skip(self, subject: Subject, observing: Observing, seen: Observed, sampled: Sampled) -> None:
         patches = Patches(subject, observing, self._again, self._look_into)
         shares = {patches.name(function): share for function, share in sampled.own.items()}
-        skipping = Skipping(self.trials, patches.subject, patches.patch, self.rng, self.call_ms, self.form)
+        skipping = Skipping(self.trials, patches.subject, patches.patch, self.rng, self.call_ms)
         try:
             seen.needless = skipping.look(shares)
         except SamplerError as error:
@@ -152,7 +152,7 @@ class Observation:
                 raise Gone
             yield other
 
-        skipping = Skipping(self.trials, lambda: subject, patch, self.rng, self.call_ms, self.form)
+        skipping = Skipping(self.trials, lambda: subject, patch, self.rng, self.call_ms)
         seen.needless = [name for short in skipping.look(shares) for name in names[short]]
         if untried:
             seen.unskipped = f"{', '.join(sorted(set(untried))[:6])}: neither its machine code nor its source could be changed"

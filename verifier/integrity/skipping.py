@@ -1,8 +1,7 @@
 """Tests whether own functions contribute to the outputs. Each function is made to return immediately, and the call must then give a different result.
 
-Every patched turn has inputs that the process has not seen, so freed memory cannot contain a correct result. It is followed by an unpatched turn with
-the same inputs. All calls have the form of the timed ones, and no recorder is on: a program that calls its own kernels only in other calls, or only
-under a profiler, does not need them here. Weights are redrawn if the program loads them, because a zero bias would hide the kernel that adds it.
+Every patched call has inputs that the process has not seen, so freed memory cannot contain a correct result. It is followed by an unpatched call with
+the same inputs. Weights are redrawn if the program loads them, because a zero bias would hide the kernel that adds it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import Values, fetch
 from verifier.layout import read_specs
 from verifier.timing.call import Call
-from verifier.timing.series import Form, Use, Uses, single
 
 DISTRIBUTIONS = ("", "heavy-tailed", "negative", "large")  # input distributions for which a function may be needed; "" means the task's own
 TRIED = 24  # maximum number of patched programs
@@ -39,14 +37,13 @@ class Gone(Exception):
 class Skipping:
     """Searches for functions that the outputs do not need. `subject` returns the process, or a fresh one if the last one has not survived. While
     `patch` is open, the functions return immediately, in that process or in another process that `patch` yields. `patch` raises `Gone` if the test is
-    impossible. `form` is the form of the timed series; null if the timed calls were single."""
+    impossible."""
 
     trials: Trials
     subject: Callable[[], Subject]
     patch: Callable[[list[str]], contextlib.AbstractContextManager[Subject]]
     rng: random.Random
     call_ms: float
-    form: Form | None = None
     needless: list[str] = field(default_factory=list)
     tried: int = 0
     _weights: list[torch.Tensor] | None = None
@@ -95,8 +92,8 @@ class Skipping:
 
     def _same(self, names: list[str], values: Values) -> bool | None:
         """Returns whether a call gives the same result without these functions, or null if the unpatched program cannot handle these inputs."""
-        uses = self._uses(values)
-        patched: list[Call] = []
+        rng = self.rng.getrandbits(32)
+        patched: Call | None = None
         state: list[torch.Tensor] = []
         subject = self.subject()
         try:
@@ -104,42 +101,29 @@ class Skipping:
             with self.patch(names) as other:
                 if other is not subject:
                     self._constructed(other)
-                patched, state = self._turn(other, uses)
+                patched, state = self._call(other, values, rng)
         except PartyFailure:
             if not subject.runner.alive:
                 raise Gone from None
         try:
-            plain, after = self._turn(self._constructed(subject), uses)
+            plain, after = self._call(self._constructed(subject), values, rng)
         except PartyFailure:
             return None
-        if len(patched) != len(plain) or len(state) != len(after) or not all(map(same_values, state, after)):
-            return False
-        # A function whose result only a few calls use would otherwise count with the time that it takes in all calls.
-        return 2 * sum(map(self._equal, patched, plain)) > len(plain)
+        return patched is not None and self._equal(patched, plain) and len(state) == len(after) and all(map(same_values, state, after))
 
-    def _uses(self, values: Values) -> list[Use]:
-        """Returns the uses of one turn in the timed form, which the patched and the unpatched program share."""
-        seed = self.rng.getrandbits(32)
-        if self.form is None:
-            return single(lambda number: (values, seed), 0)
-        return Uses(lambda number: (values, seed), random.Random(self.rng.getrandbits(64)), self.form).next(0)
-
-    def _turn(self, subject: Subject, uses: list[Use]) -> tuple[list[Call], list[torch.Tensor]]:
-        """Returns the counted calls, and the state that they leave. No other verifier may freeze the process in the middle of a series."""
+    def _call(self, subject: Subject, values: Values, rng: int) -> tuple[Call, list[torch.Tensor]]:
         caller = subject.caller
         assert caller is not None
-        caller.limit = min(self.trials.limits.call, PATIENCE * self.call_ms / 1e3 + PATIENCE_SECONDS / len(uses))  # a series has that for each call
-        caller.processor = 0 if subject.runner.device.timed_on else None  # as in timed calls, which a program can see
-        with subject.runner.gate.alone():
-            calls = caller.turn(uses, in_series=self.form is not None)
+        caller.limit = min(self.trials.limits.call, PATIENCE * self.call_ms / 1e3 + PATIENCE_SECONDS)
+        call = caller.call(values, rng, flush=False)
         if not self._moves:
-            return calls, []
+            return call, []
         answer = subject.runner.ask("state", {"names": self._moves}, self.trials.limits.call).message
-        return calls, fetch(subject.runner, "state", read_specs(answer.get("specs") or []), "held")
+        return call, fetch(subject.runner, "state", read_specs(answer.get("specs") or []), "held")
 
     def _constructed(self, subject: Subject) -> Subject:
         """Constructs the program with the test's weights: before each call if calls change the state, and otherwise only once. After a single
-        construction, also makes one turn, because a program may derive data from its weights in its first call."""
+        construction, also makes one call, because a program may derive data from its weights in its first call."""
         if id(subject) not in self._ready or self._moves:
             self.trials.reconstruct(subject, stay=False, weights=self._weights)
             if self.trials.first_calls.compiles and id(subject) not in self._ready:
@@ -149,7 +133,7 @@ class Skipping:
                 self.trials.reconstruct(subject, stay=False, weights=self._weights)
             self._ready[id(subject)] = subject
             if not self._moves:
-                self._turn(subject, self._uses(self.trials.reference.inputs(self.rng.getrandbits(32))))
+                self._call(subject, self.trials.reference.inputs(self.rng.getrandbits(32)), 1)
         return subject
 
     def _equal(self, patched: Call, plain: Call) -> bool:

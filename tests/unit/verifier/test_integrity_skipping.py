@@ -7,14 +7,9 @@ import random
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from verifier.integrity import skipping as module
 from verifier.integrity.skipping import Gone, Skipping
-from verifier.judge.session import Values
-from verifier.layout import Spec
-from verifier.timing.call import Call
-from verifier.timing.series import Form
 
 
 class Patched(Skipping):
@@ -60,60 +55,3 @@ def test_one_program_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "TRIED", 3)
     skipping = Patched({f"f{number}" for number in range(20)})
     assert skipping.look({f"f{number}": 0.05 for number in range(20)}) == [] and skipping.tried == 3
-
-
-class Fake:
-    """A program's process. `needs(number, in_series)` says whether call `number` of a turn uses the function that `patched` empties."""
-
-    def __init__(self, needs):
-        self.needs, self.patched, self.made = needs, False, []
-        self.caller, self.alive = self, True
-        self.runner = SimpleNamespace(gate=SimpleNamespace(alone=contextlib.nullcontext), device=SimpleNamespace(timed_on=[3, 5]), alive=True)
-
-    def turn(self, uses, in_series):
-        self.made.append((len(uses), in_series, self.processor))
-        found = []
-        for number, use in enumerate(uses):
-            with use.applied() as (x,):
-                output = x + 1 if not (self.patched and self.needs(number, in_series)) else torch.zeros_like(x)
-            found.append(Call(1, 1, 0, 0, None, [], [output.clone()], None, [True], in_series=in_series, use=use))
-        return [call for call, use in zip(found, uses, strict=True) if use.counted]
-
-    @contextlib.contextmanager
-    def patch(self, names):
-        self.patched = True
-        yield self
-        self.patched = False
-
-
-def searched(needs, form, monkeypatch):
-    def inputs(seed):
-        x = torch.rand(8, generator=torch.Generator().manual_seed(seed % 1000))
-        return Values({"l": [{"t": 0}]}, [Spec.of(x)], [x])
-
-    reference = SimpleNamespace(state=[], mutated=[], inputs=inputs, reshaped=lambda values, name, domain, seed: values)
-    trials = SimpleNamespace(
-        reference=reference,
-        constructions=SimpleNamespace(binding=SimpleNamespace(how="loaded")),
-        reconstruct=lambda *args, **kwargs: None,
-        first_calls=SimpleNamespace(compiles=False),
-        limits=SimpleNamespace(call=10.0),
-    )
-    monkeypatch.setattr(Skipping, "_equal", lambda self, one, other: torch.equal(one.outputs[0], other.outputs[0]))
-    fake = Fake(needs)
-    return Skipping(trials, lambda: fake, fake.patch, random.Random(1), 1.0, form).look({"product": 0.9}), fake
-
-
-def test_calls_without_a_function_have_the_timed_form(monkeypatch: pytest.MonkeyPatch):
-    """A program that uses its own kernel only in single calls does not need it in the timed ones."""
-    form = Form(2, 6)
-    needless, fake = searched(lambda number, in_series: not in_series, form, monkeypatch)
-    assert needless == ["product"] and set(fake.made) == {(8, True, 0)}
-    assert searched(lambda number, in_series: in_series, form, monkeypatch)[0] == []
-    needless, fake = searched(lambda number, in_series: True, None, monkeypatch)
-    assert needless == [] and set(fake.made) == {(1, False, 0)}
-
-
-def test_a_function_that_only_few_calls_of_a_series_need_counts_for_nothing(monkeypatch: pytest.MonkeyPatch):
-    assert searched(lambda number, in_series: number in (3, 5), Form(2, 6), monkeypatch)[0] == ["product"]
-    assert searched(lambda number, in_series: number % 2 == 0, Form(2, 6), monkeypatch)[0] == []

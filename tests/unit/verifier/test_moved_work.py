@@ -246,7 +246,7 @@ def test_an_even_program_is_not_charged_for_what_disturbs_some_calls():
     spiked = random.Random(5)
     for busy in (0, 40):
         for _ in range(20):
-            eager, program = (series_of(lambda at, us=us, busy=busy: us + (busy if spiked.random() < 0.1 else 0)) for us in (50, 20))
+            eager, program = (series_of(lambda at, us=us: us + (busy if spiked.random() < 0.1 else 0)) for us in (50, 20))
             assert charge(program, eager).part != "uneven"
     once = series_of(lambda at: 20 + (5_000 if at == 2 else 0))
     assert charge(once, series_of(lambda at: 50)).part != "uneven", "a single long call is no habit"
