@@ -30,7 +30,7 @@ CLOCK_SHARE, CLOCK_SLACK_NS = 0.10, 10_000
 # per series depends mainly on its previous work; waking its threads takes place in the lead-in. What a series does once is also limited to the
 # nanoseconds of `ONCE` per series, because the same allowance for each of six calls would let one call move six times as much.
 GRANTED: dict[str, tuple[float, float]] = {"copied": (1.1, 0), "around": (1.25, 8_000), "lead": (1.25, 15_000), "uneven": (1.5, 1_000)}
-ONCE = {"around": 30_000, "lead": 12_000}
+ONCE = {"around": 30_000, "lead": 30_000}  # not yet measured on a GPU, where a CUDA graph's first launch after a pause may need more than eager's
 WHOLE = ("lead", "uneven")  # parts of which everything beyond eager's is charged if it exceeds the allowance, which covers only honest differences
 RARELY = ("around", "lead", "uneven")  # parts in which a program may work for more calls than those of one series
 COPIES = GRANTED["copied"][0]
