@@ -222,3 +222,10 @@ def test_a_default_type_is_set_where_the_task_sets_it(compiled, task, where):
         found.check()
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+def test_a_step_of_a_statement_is_told_in_the_words_of_the_source():
+    body = "h = torch.tanh(self.fc(x)) * 2\nr = [(h > 0.5).float().mean().item()]\nreturn F.softmax(h, -1), math.sqrt(max(r)) + r[0] * 2"
+    plan, _ = checked(written(body, "x", "", before="import math\n\n\n"))
+    assert plan.left and not any("step_" in line for line in plan.left), plan.left
+    assert any("`(h > 0.5).float().mean().item()` has a size or value that depends on data" in line for line in plan.left), plan.left

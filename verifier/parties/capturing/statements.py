@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 BLOCKS = ("body", "orelse", "finalbody")
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
 COMPOUND = (ast.If, *LOOPS, ast.With, ast.Try, ast.TryStar, ast.Match, ast.AsyncWith)
+LONGEST = 80  # characters of an expression in a message
 JUMPS = (ast.Break, ast.Continue)
 _LAZY = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.BoolOp, ast.NamedExpr, ast.JoinedStr, ast.Await,
          ast.Yield, ast.YieldFrom)  # fmt: skip
@@ -114,13 +116,21 @@ class Splitter:
 
     def __init__(self, taken: set[str]):
         self.taken, self.count = taken, 0
+        self.shown: dict[str, str] = {}  # new name -> what the source has in its place
 
-    def fresh(self, word: str = "step") -> str:
+    def fresh(self, word: str = "step", shown: str = "") -> str:
+        """Returns a new name that begins with `word`. `shown` is what messages call it: text of the source, by default the word."""
         while True:
             self.count += 1
             if (name := f"{word}_{self.count}") not in self.taken:
                 self.taken.add(name)
+                text = self.of_source(shown or word)
+                self.shown[name] = text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
                 return name
+
+    def of_source(self, text: str) -> str:
+        """Replaces new names in `text`, an expression or a message, with what the source has in their place."""
+        return re.sub(r"\b[^\W\d]\w*_\d+\b", lambda name: self.shown.get(name[0], name[0]), text)
 
     def split(self, item: ast.stmt) -> list[ast.stmt]:
         """Splits a statement into steps. Returns it unchanged if there is nothing to split or if the order of the steps depends on values."""
@@ -175,7 +185,7 @@ class Splitter:
             return value
         if top:
             return made
-        name = self.fresh()
+        name = self.fresh(shown=ast.unparse(value))
         steps.append(ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], made), item))
         return ast.Name(name, ast.Load())
 
