@@ -229,3 +229,24 @@ def test_a_step_of_a_statement_is_told_in_the_words_of_the_source():
     plan, _ = checked(written(body, "x", "", before="import math\n\n\n"))
     assert plan.left and not any("step_" in line for line in plan.left), plan.left
     assert any("`(h > 0.5).float().mean().item()` has a size or value that depends on data" in line for line in plan.left), plan.left
+
+
+def test_a_loop_over_a_plain_list_is_captured_pass_by_pass():
+    before = (
+        "class Scaled:\n    def __init__(self, by):\n        self.by = by\n\n"
+        "    def __call__(self, t):\n        return torch.tanh(t * self.by) + 1\n\n\n"
+        "def halved(t):\n    return t / 2 if t.sum() > 0 else t\n\n\n"
+    )
+    init = f"{INIT}        self.steps, self.powers = [Scaled(2.0), Scaled(0.5), halved], (2, 3)\n"
+    body = "h = self.fc(x)\nfor step, power in zip(self.steps, self.powers):\n    h = step(h) ** power\nfor f in self.steps:\n    h = f(h)\nreturn h"
+    plan, _ = checked(written(body, "x", "", init, before))
+    assert plan.own and len(plan.captured.parts) == 1 and len(plan.left) == 1, plan.left
+
+
+def test_buffers_that_are_the_indices_of_a_sparse_matrix():
+    names = ("crow_indices", "col_indices", "values")
+    init = f"{INIT}        m = torch.eye(12).to_sparse_csr()\n" + "".join(f"        self.register_buffer('{name}', m.{name}())\n" for name in names)
+    made = f"m = torch.sparse_csr_tensor({', '.join(f'self.{name}' for name in names)}, (12, 12))"
+    plan, _ = checked(written(f"{made}\nh = torch.tanh(self.fc(x)) * 2\nreturn F.softmax(m @ h.t(), -1)", "x", "", init))
+    sparse = "sparse tensors are left to PyTorch"
+    assert plan.own and plan.left == [f"line 16: {sparse}", f"line 18: {sparse}"], plan.left

@@ -46,7 +46,7 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
     started = time.perf_counter()
     result = Capture(task=sha256(task_source), mode=mode)
     model.train(mode == "train")
-    with uncompiled(), torch.no_grad(), quiet(), PlainState(model) as plain:
+    with uncompiled(), torch.no_grad(), quiet(), strided(model), PlainState(model) as plain:
         refused: dict[tuple[str, int], str] = {}
         try:
             result.graph = captured(model, inputs, plain, task_source, refused)
@@ -110,6 +110,23 @@ def uncompiled() -> Iterator[None]:
     or in any later call."""
     with torch.compiler.set_stance("force_eager"):
         yield
+
+
+@contextlib.contextmanager
+def strided(model: torch.nn.Module) -> Iterator[None]:
+    """Replaces state that is a view of a sparse tensor, such as its indices, with the same memory under a tensor of its own. The exporter would
+    try to make a view of the sparse tensor."""
+    before = []
+    for module in model.modules():
+        for name, tensor in module._buffers.items():
+            if tensor is not None and tensor._base is not None and tensor._base.layout != torch.strided:
+                before.append((module, name, tensor))
+                module._buffers[name] = tensor.data
+    try:
+        yield
+    finally:
+        for module, name, tensor in before:
+            module._buffers[name] = tensor
 
 
 @contextlib.contextmanager

@@ -236,8 +236,8 @@ def inlined(call: ast.Call, function: ast.FunctionDef, owner: ast.expr, fresh: C
 
 
 def elements(iterated: ast.expr, held: Callable[[ast.expr], Any]) -> list[ast.expr] | None:
-    """Returns one expression per pass of a loop over modules, or None for any other loop. `held` evaluates an expression in terms of `self`, and
-    returns None for any other expression."""
+    """Returns one expression per pass of a loop over modules or over a list that the model holds, or None for any other loop. `held` evaluates an
+    expression in terms of `self`, and returns None for any other expression."""
     if isinstance(iterated, ast.Call) and not iterated.keywords:
         inside = [elements(argument, held) for argument in iterated.args]
         name = ast.unparse(iterated.func)
@@ -253,7 +253,7 @@ def elements(iterated: ast.expr, held: Callable[[ast.expr], Any]) -> list[ast.ex
             return [ast.Constant(at) for at in range(*bounds)] if all(isinstance(bound, int) for bound in bounds) else None
         return _of_dict(iterated, held)
     owner = held(iterated)
-    if isinstance(owner, (torch.nn.ModuleList, torch.nn.Sequential)):
+    if isinstance(owner, (torch.nn.ModuleList, torch.nn.Sequential)) or type(owner) in (list, tuple):
         return [ast.Subscript(copy.deepcopy(iterated), ast.Constant(at), ast.Load()) for at in range(len(owner))]
     return None
 
@@ -275,7 +275,7 @@ def _count(tree: ast.expr, held: Callable[[ast.expr], Any]) -> Any:
         return tree.value
     if isinstance(tree, ast.Call) and ast.unparse(tree.func) == "len" and len(tree.args) == 1:
         owner = held(tree.args[0])
-        return len(owner) if isinstance(owner, (torch.nn.ModuleList, torch.nn.Sequential)) else None
+        return len(owner) if isinstance(owner, (torch.nn.ModuleList, torch.nn.Sequential, list, tuple)) else None
     return held(tree)
 
 
