@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from verifier.graph import ASSERTION, Node
+from verifier.parties.capturing.exporting.stand_ins import stand_in
 from verifier.parties.plain_state import source_of
 from verifier.task import TensorSpec
 
@@ -215,37 +216,18 @@ def _kind(value: Any) -> str:
     return "bool" if isinstance(value, torch.SymBool) else "int64" if isinstance(value, torch.SymInt) else "float64"
 
 
-class _Shim(type):
-    """Responds to `isinstance` and `issubclass` like the type that it replaces."""
+def _read(kind: type, symbolic: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Returns a version of `kind(...)` that leaves a number that is read from a tensor on the device."""
 
-    stands_for: type
+    def read(*args: Any, **kwargs: Any) -> Any:
+        value = args[0] if len(args) == 1 and not kwargs else None
+        if isinstance(value, torch.Tensor) and value.numel() == 1:
+            value = value.item()
+        if isinstance(value, SYMBOLS):
+            return symbolic(value)
+        return kind(*((value,) if len(args) == 1 and not kwargs else args), **kwargs)
 
-    def __instancecheck__(cls, value: Any) -> bool:
-        return isinstance(value, cls.stands_for)
-
-    def __subclasscheck__(cls, other: type) -> bool:
-        return issubclass(other, cls.stands_for)
-
-    def __eq__(cls, other: object) -> bool:
-        return other is cls.stands_for or type.__eq__(cls, other) is True
-
-    def __hash__(cls) -> int:
-        return hash(cls.stands_for)
-
-
-def _shim(kind: type, symbolic: Callable[[Any], Any]) -> type:
-    class Shim(metaclass=_Shim):
-        stands_for = kind
-
-        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-            value = args[0] if len(args) == 1 and not kwargs else None
-            if isinstance(value, torch.Tensor) and value.numel() == 1:
-                value = value.item()
-            if isinstance(value, SYMBOLS):
-                return symbolic(value)
-            return kind(*((value,) if len(args) == 1 and not kwargs else args), **kwargs)
-
-    return Shim
+    return read
 
 
 @contextlib.contextmanager
@@ -253,10 +235,11 @@ def numbers_stay(model: torch.nn.Module) -> Iterator[None]:
     """Makes `float(x)` and `int(x)` of a tensor mean `x.item()` while the model's module is exported, so that later operators can use the result, and
     makes `x[i] = y` write to position `i` of `x`."""
     names = source_of(model)
-    shims = {"float": _shim(builtins.float, torch.sym_float), "int": _shim(builtins.int, torch.sym_int)}
-    placed = [name for name in shims if name not in names]
+    kinds = {"float": (builtins.float, torch.sym_float), "int": (builtins.int, torch.sym_int)}
+    placed = [name for name in kinds if name not in names]
     for name in placed:
-        names[name] = shims[name]
+        kind, symbolic = kinds[name]
+        names[name] = stand_in(kind, _read(kind, symbolic))
     before: Any = torch.Tensor.__setitem__
 
     def put(tensor: torch.Tensor, key: Any, value: Any) -> None:
