@@ -167,6 +167,22 @@ def test_a_cache_that_changes_nothing_is_no_state():
     assert not plan.captured.parts and not plan.left
 
 
+SIZES = {
+    "a cache and its size": ("if x.shape[0] > self.n:\n    self.n, self.row = x.shape[0], torch.arange(12.0).cos()\n", "self.row", True),
+    "a number of calls": ("self.n = min(self.n + 1, 2)\n", "self.n", False),
+    "a number of the first inputs": ("if self.n == 0:\n    self.n = int(i[0]) + 1\n", "self.n", False),
+    "a number of the first inputs instead of None": ("if self.row is None:\n    self.row = int(i[0]) + 1\n", "self.row", False),
+}
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_only_a_number_that_stays_after_the_first_call_is_no_state(kind):
+    body, factor, whole = SIZES[kind]
+    init = f"{INIT}        self.n, self.row = 0, None\n"
+    plan, _ = checked(written(f"{body}h = torch.tanh(self.fc(x)) * 2\nreturn h * {factor}", "x, i", ", torch.randint(1, 9, (3,))", init))
+    assert plan.own and bool(plan.captured.parts) is not whole and bool(plan.left) is not whole, plan.left
+
+
 def test_what_functions_remember_is_not_the_exporters():
     """A memoised function creates the mask, within a forward that cannot be captured as a whole."""
     before = "import functools\n\n\n@functools.cache\ndef mask(n):\n    return torch.ones(n, n).tril()\n\n\n"
