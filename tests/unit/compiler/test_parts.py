@@ -55,6 +55,11 @@ BODIES = {
     "a number in arithmetic": ("s = x.std().item() + 1e-5\nreturn torch.tanh(self.fc(x) / s) * s", "x", ""),
     "a number by float": ("s = float(x.abs().max()) / 127.0\nreturn torch.clamp(torch.round(x / s), -128, 127) * s", "x", ""),
     "a whole number": ("n = int((x > 0).sum())\nreturn torch.exp(-x) * (n // 2) + n % 7 - max(n, 3)", "x", ""),
+    "the larger number": (
+        "s = x.std().item()\nt = min(1.0, max(s, 1e-6) / max(0.3, s))\nreturn torch.tanh(self.fc(x) / t) * max(int((x > 0).sum()), 3)",
+        "x",
+        "",
+    ),
     "numbers where constants are": (
         "m = x.max().item()\nreturn torch.full_like(x, m) - x, x.clamp(max=m / 2), torch.where(x > 0, m, x), x.masked_fill(x < 0, m)",
         "x",

@@ -116,6 +116,6 @@ def printing(source: str) -> set[int]:
         tree = ast.parse(source.removeprefix("\ufeff"))
     except SyntaxError:  # a source that was written to no file
         return set()
-    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Expr) and isinstance(item.value, ast.Call)]
-    shown = [item for item in calls if ast.unparse(item.value.func).rpartition(".")[2] in SHOWING]
+    calls = [(item, item.value.func) for item in ast.walk(tree) if isinstance(item, ast.Expr) and isinstance(item.value, ast.Call)]
+    shown = [item for item, function in calls if ast.unparse(function).rpartition(".")[2] in SHOWING]
     return {line for item in shown for line in range(item.lineno, (item.end_lineno or item.lineno) + 1)}
