@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from types import FunctionType, ModuleType
 from typing import Any
@@ -204,3 +204,20 @@ def history_matters(model: torch.nn.Module, call: Callable[[torch.nn.Module, boo
             return len(one) != len(two) or any(a.shape != b.shape or not equal(a, b) for a, b in zip(one, two, strict=True))
         finally:
             back()
+
+
+def settled(model: torch.nn.Module, names: Sequence[str], call: Callable[[torch.nn.Module, bool], Any]) -> set[str]:
+    """Returns those of `names` (in the form of `PlainState.changed`) whose value is the same after every call, whatever the inputs are, such as the
+    size of a cache. If all that forward changes settles, later calls compute what the second one does."""
+    with torch.no_grad(), PlainState(model) as plain:
+        state = {name: value.clone() for name, value in _tensors(model).items()}
+        found: list[list[Any]] = []
+        try:
+            for other in (False, True, False):
+                call(model, other)
+                places = [plain.place(name) for name in names]
+                found.append([place[0][place[1]] if place is not None else None for place in places])
+        finally:
+            for name, value in _tensors(model).items():
+                value.copy_(state[name])
+    return {name for name, *values in zip(names, *found, strict=True) if all(type(v) is type(values[0]) and v == values[0] for v in values)}

@@ -55,6 +55,11 @@ BODIES = {
     "a number in arithmetic": ("s = x.std().item() + 1e-5\nreturn torch.tanh(self.fc(x) / s) * s", "x", ""),
     "a number by float": ("s = float(x.abs().max()) / 127.0\nreturn torch.clamp(torch.round(x / s), -128, 127) * s", "x", ""),
     "a whole number": ("n = int((x > 0).sum())\nreturn torch.exp(-x) * (n // 2) + n % 7 - max(n, 3)", "x", ""),
+    "the larger number": (
+        "s = x.std().item()\nt = min(1.0, max(s, 1e-6) / max(0.3, s))\nreturn torch.tanh(self.fc(x) / t) * max(int((x > 0).sum()), 3)",
+        "x",
+        "",
+    ),
     "numbers where constants are": (
         "m = x.max().item()\nreturn torch.full_like(x, m) - x, x.clamp(max=m / 2), torch.where(x > 0, m, x), x.masked_fill(x < 0, m)",
         "x",
@@ -167,6 +172,22 @@ def test_a_cache_that_changes_nothing_is_no_state():
     assert not plan.captured.parts and not plan.left
 
 
+SIZES = {
+    "a cache and its size": ("if x.shape[0] > self.n:\n    self.n, self.row = x.shape[0], torch.arange(12.0).cos()\n", "self.row", True),
+    "a number of calls": ("self.n = min(self.n + 1, 2)\n", "self.n", False),
+    "a number of the first inputs": ("if self.n == 0:\n    self.n = int(i[0]) + 1\n", "self.n", False),
+    "a number of the first inputs instead of None": ("if self.row is None:\n    self.row = int(i[0]) + 1\n", "self.row", False),
+}
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_only_a_number_that_stays_after_the_first_call_is_no_state(kind):
+    body, factor, whole = SIZES[kind]
+    init = f"{INIT}        self.n, self.row = 0, None\n"
+    plan, _ = checked(written(f"{body}h = torch.tanh(self.fc(x)) * 2\nreturn h * {factor}", "x, i", ", torch.randint(1, 9, (3,))", init))
+    assert plan.own and bool(plan.captured.parts) is not whole and bool(plan.left) is not whole, plan.left
+
+
 def test_what_functions_remember_is_not_the_exporters():
     """A memoised function creates the mask, within a forward that cannot be captured as a whole."""
     before = "import functools\n\n\n@functools.cache\ndef mask(n):\n    return torch.ones(n, n).tril()\n\n\n"
@@ -222,3 +243,31 @@ def test_a_default_type_is_set_where_the_task_sets_it(compiled, task, where):
         found.check()
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+def test_a_step_of_a_statement_is_told_in_the_words_of_the_source():
+    body = "h = torch.tanh(self.fc(x)) * 2\nr = [(h > 0.5).float().mean().item()]\nreturn F.softmax(h, -1), math.sqrt(max(r)) + r[0] * 2"
+    plan, _ = checked(written(body, "x", "", before="import math\n\n\n"))
+    assert plan.left and not any("step_" in line for line in plan.left), plan.left
+    assert any("`(h > 0.5).float().mean().item()` has a size or value that depends on data" in line for line in plan.left), plan.left
+
+
+def test_a_loop_over_a_plain_list_is_captured_pass_by_pass():
+    before = (
+        "class Scaled:\n    def __init__(self, by):\n        self.by = by\n\n"
+        "    def __call__(self, t):\n        return torch.tanh(t * self.by) + 1\n\n\n"
+        "def halved(t):\n    return t / 2 if t.sum() > 0 else t\n\n\n"
+    )
+    init = f"{INIT}        self.steps, self.powers = [Scaled(2.0), Scaled(0.5), halved], (2, 3)\n"
+    body = "h = self.fc(x)\nfor step, power in zip(self.steps, self.powers):\n    h = step(h) ** power\nfor f in self.steps:\n    h = f(h)\nreturn h"
+    plan, _ = checked(written(body, "x", "", init, before))
+    assert plan.own and len(plan.captured.parts) == 1 and len(plan.left) == 1, plan.left
+
+
+def test_buffers_that_are_the_indices_of_a_sparse_matrix():
+    names = ("crow_indices", "col_indices", "values")
+    init = f"{INIT}        m = torch.eye(12).to_sparse_csr()\n" + "".join(f"        self.register_buffer('{name}', m.{name}())\n" for name in names)
+    made = f"m = torch.sparse_csr_tensor({', '.join(f'self.{name}' for name in names)}, (12, 12))"
+    plan, _ = checked(written(f"{made}\nh = torch.tanh(self.fc(x)) * 2\nreturn F.softmax(m @ h.t(), -1)", "x", "", init))
+    sparse = "sparse tensors are left to PyTorch"
+    assert plan.own and plan.left == [f"line 16: {sparse}", f"line 18: {sparse}"], plan.left

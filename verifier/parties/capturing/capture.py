@@ -23,6 +23,7 @@ from verifier.graph import Capture, Graph, Node
 from verifier.parties.capturing.calling import FlatCall, described, forward_arguments, rebuild
 from verifier.parties.capturing.cutting import Cutter
 from verifier.parties.capturing.exporting.export import export
+from verifier.parties.capturing.exporting.numbers import SYMBOLS
 from verifier.parties.capturing.loop_nodes import LoopRefused
 from verifier.parties.capturing.outside import counts
 from verifier.parties.capturing.reading import frame_file, read_graph
@@ -33,7 +34,7 @@ from verifier.parties.capturing.tracing import method_of
 from verifier.parties.group_sizes import Choosing, offsets_among
 from verifier.parties.library_code import library_code
 from verifier.parties.operations import count_flops
-from verifier.parties.plain_state import PlainState, history_matters
+from verifier.parties.plain_state import PlainState, history_matters, settled
 from verifier.source import sha256
 from verifier.task import TensorSpec
 
@@ -47,7 +48,7 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
     started = time.perf_counter()
     result = Capture(task=sha256(task_source), mode=mode)
     model.train(mode == "train")
-    with uncompiled(), torch.no_grad(), quiet(), PlainState(model) as plain:
+    with uncompiled(), torch.no_grad(), quiet(), strided(model), PlainState(model) as plain:
         refused: dict[tuple[str, int], str] = {}
         try:
             result.graph = captured(model, inputs, plain, task_source, refused)
@@ -116,6 +117,23 @@ def uncompiled() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def strided(model: torch.nn.Module) -> Iterator[None]:
+    """Replaces state that is a view of a sparse tensor, such as its indices, with the same memory under a tensor of its own. The exporter would
+    try to make a view of the sparse tensor."""
+    before = []
+    for module in model.modules():
+        for name, tensor in module._buffers.items():
+            if tensor is not None and tensor._base is not None and tensor._base.layout != torch.strided:
+                before.append((module, name, tensor))
+                module._buffers[name] = tensor.data
+    try:
+        yield
+    finally:
+        for module, name, tensor in before:
+            module._buffers[name] = tensor
+
+
+@contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Silences exporters, which print pages of output about their failures. The reason is reported in a single line."""
     before = logging.root.manager.disable
@@ -161,11 +179,13 @@ def exported(
     """Exports `forward(*args, **kwargs)`, which is the model's own or a replacement. Without the model's `inputs` and `source`, a forward that
     changes state is rejected."""
     changed: set[str] = set()
+    read: set[str] = set()  # numbers that forward reads from tensors and keeps
     made: set[str] = set()  # buffers created by forward, which cause the exporter to confuse one state entry with another
 
     def once(state: list[str]) -> Graph:
         def observe() -> None:
             changed.update(plain.changed())
+            read.update(name for name in changed if isinstance(held(plain, name), SYMBOLS))
             made.update(set(plain.made_buffers()) - {f"self.{name}" for name in state})
 
         call = FlatCall(forward, args, kwargs, type(model).__module__, after=observe)
@@ -191,8 +211,9 @@ def exported(
     if inputs is None:
         raise StateOutside(sorted(changed))
     tree = under_self(ast.parse(source.removeprefix("\ufeff")))
-    if counters := [name for name in sorted(changed) if isinstance(held(plain, name), (int, float, str)) and counts(tree, name)]:
-        raise StateOutside(counters)
+    counters = {name for name in changed if (name in read or isinstance(held(plain, name), (int, float, str))) and counts(tree, name)}
+    if counters and (moving := counters & read | counters - settled(model, sorted(counters), lambda twin, other: results(twin, inputs, other))):
+        raise StateOutside(sorted(moving))
     if not history_matters(model, lambda twin, other: results(twin, inputs, other)):
         return graph
     state = [name for name in plain.tensors() if f"self.{name}" in changed]

@@ -197,7 +197,7 @@ class Cutter:
 
     def _leave(self, item: ast.stmt, why: str, told: bool = True) -> None:
         self.kept.append(item)
-        self.left.setdefault(id(item), (getattr(item, "lineno", None) if told else None, why))
+        self.left.setdefault(id(item), (getattr(item, "lineno", None) if told else None, self.splitter.of_source(why)))
 
     def _captured(self, block: list[ast.stmt], first: int, end: int, loop: bool) -> Run:
         items = block[first:end]

@@ -42,7 +42,7 @@ _CAUSES = (
         r"SymInt|SymFloat|Symbolic|ConstraintViolation|Could not guard|Could not extract specialized",
         "a size or a number depends on values of tensors",
     ),
-    (r"[Ss]parse", "sparse tensors are left to PyTorch"),
+    (r"[Ss]parse|compressed tensor", "sparse tensors are left to PyTorch"),
     (r"format string passed to \w*Tensor", "it writes the value of a tensor into a text"),
     (r"data is not allocated yet|doesn't have storage|access data pointer", "it needs tensor values, which a graph does not have"),
     (r"'(Fake|Functional)?Tensor' object has no attribute", "it reads an attribute that the source set on a tensor"),

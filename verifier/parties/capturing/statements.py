@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 BLOCKS = ("body", "orelse", "finalbody")
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
 COMPOUND = (ast.If, *LOOPS, ast.With, ast.Try, ast.TryStar, ast.Match, ast.AsyncWith)
+LONGEST = 80  # characters of an expression in a message
 JUMPS = (ast.Break, ast.Continue)
 _LAZY = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.BoolOp, ast.NamedExpr, ast.JoinedStr, ast.Await,
          ast.Yield, ast.YieldFrom)  # fmt: skip
@@ -114,13 +116,21 @@ class Splitter:
 
     def __init__(self, taken: set[str]):
         self.taken, self.count = taken, 0
+        self.shown: dict[str, str] = {}  # new name -> what the source has in its place
 
-    def fresh(self, word: str = "step") -> str:
+    def fresh(self, word: str = "step", shown: str = "") -> str:
+        """Returns a new name that begins with `word`. `shown` is what messages call it: text of the source, by default the word."""
         while True:
             self.count += 1
             if (name := f"{word}_{self.count}") not in self.taken:
                 self.taken.add(name)
+                text = self.of_source(shown or word)
+                self.shown[name] = text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
                 return name
+
+    def of_source(self, text: str) -> str:
+        """Replaces new names in `text`, an expression or a message, with what the source has in their place."""
+        return re.sub(r"\b[^\W\d]\w*_\d+\b", lambda name: self.shown.get(name[0], name[0]), text)
 
     def split(self, item: ast.stmt) -> list[ast.stmt]:
         """Splits a statement into steps. Returns it unchanged if there is nothing to split or if the order of the steps depends on values."""
@@ -175,7 +185,7 @@ class Splitter:
             return value
         if top:
             return made
-        name = self.fresh()
+        name = self.fresh(shown=ast.unparse(value))
         steps.append(ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], made), item))
         return ast.Name(name, ast.Load())
 
@@ -226,8 +236,8 @@ def inlined(call: ast.Call, function: ast.FunctionDef, owner: ast.expr, fresh: C
 
 
 def elements(iterated: ast.expr, held: Callable[[ast.expr], Any]) -> list[ast.expr] | None:
-    """Returns one expression per pass of a loop over modules, or None for any other loop. `held` evaluates an expression in terms of `self`, and
-    returns None for any other expression."""
+    """Returns one expression per pass of a loop over modules or over a list that the model holds, or None for any other loop. `held` evaluates an
+    expression in terms of `self`, and returns None for any other expression."""
     if isinstance(iterated, ast.Call) and not iterated.keywords:
         inside = [elements(argument, held) for argument in iterated.args]
         name = ast.unparse(iterated.func)
@@ -243,7 +253,7 @@ def elements(iterated: ast.expr, held: Callable[[ast.expr], Any]) -> list[ast.ex
             return [ast.Constant(at) for at in range(*bounds)] if all(isinstance(bound, int) for bound in bounds) else None
         return _of_dict(iterated, held)
     owner = held(iterated)
-    if isinstance(owner, (torch.nn.ModuleList, torch.nn.Sequential)):
+    if isinstance(owner, (torch.nn.ModuleList, torch.nn.Sequential)) or type(owner) in (list, tuple):
         return [ast.Subscript(copy.deepcopy(iterated), ast.Constant(at), ast.Load()) for at in range(len(owner))]
     return None
 
@@ -265,7 +275,7 @@ def _count(tree: ast.expr, held: Callable[[ast.expr], Any]) -> Any:
         return tree.value
     if isinstance(tree, ast.Call) and ast.unparse(tree.func) == "len" and len(tree.args) == 1:
         owner = held(tree.args[0])
-        return len(owner) if isinstance(owner, (torch.nn.ModuleList, torch.nn.Sequential)) else None
+        return len(owner) if isinstance(owner, (torch.nn.ModuleList, torch.nn.Sequential, list, tuple)) else None
     return held(tree)
 
 

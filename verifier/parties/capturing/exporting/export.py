@@ -18,6 +18,7 @@ from verifier.parties.capturing.calling import FlatCall, called_as
 from verifier.parties.capturing.exporting.assigned import storing
 from verifier.parties.capturing.exporting.masked import unmasked
 from verifier.parties.capturing.exporting.numbers import numbers_stay
+from verifier.parties.capturing.exporting.types_told import types_told
 from verifier.parties.capturing.exporting.unseen import Caught, catches, nothing_unseen
 from verifier.parties.capturing.exporting.validation import validated_on_device
 from verifier.parties.plain_state import source_of
@@ -166,7 +167,14 @@ def composed(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) 
     flat = storing(model, call)
 
     def once() -> torch.export.ExportedProgram:
-        with nothing_unseen(model), validated_on_device(), forgotten(model), recurrent_layers_by_shape(), called_as(model, flat, call.signature()):
+        with (
+            nothing_unseen(model),
+            types_told(model),
+            validated_on_device(),
+            forgotten(model),
+            recurrent_layers_by_shape(),
+            called_as(model, flat, call.signature()),
+        ):
             exported: torch.export.ExportedProgram = torch.export.export(model, tensors, strict=False)
             if any(str(node.target).startswith(RAISING) for node in exported.graph.nodes) and catches(model):
                 raise ValueError("the source catches errors, and an operator here raises them for some tensor values")

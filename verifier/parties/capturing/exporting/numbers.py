@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import math
 import operator
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from typing import Any
 import torch
 
 from verifier.graph import ASSERTION, Node
+from verifier.parties.capturing.exporting.stand_ins import STANDS_FOR, stand_in
 from verifier.parties.plain_state import source_of
 from verifier.task import TensorSpec
 
@@ -28,9 +30,13 @@ _BINARY = {
     operator.add: "add.Tensor", operator.sub: "sub.Tensor", operator.mul: "mul.Tensor", operator.truediv: "div.Tensor",
     operator.mod: "remainder.Tensor", operator.pow: "pow.Tensor_Tensor", operator.lt: "lt.Tensor", operator.le: "le.Tensor",
     operator.gt: "gt.Tensor", operator.ge: "ge.Tensor", operator.eq: "eq.Tensor", operator.ne: "ne.Tensor",
-    operator.and_: "logical_and.default", operator.or_: "logical_or.default", torch.sym_max: "maximum.default", torch.sym_min: "minimum.default",
+    operator.and_: "logical_and.default", operator.or_: "logical_or.default",
 }  # fmt: skip
 _UNARY = {operator.neg: "neg.default", operator.abs: "abs.default", torch.sym_not: "logical_not.default", math.sqrt: "sqrt.default"}
+_CHOSEN = {
+    torch.sym_max: "gt.Tensor",
+    torch.sym_min: "lt.Tensor",
+}  # the comparison of the second with the first that selects the second, as in Python
 _SCALARS = {
     "add.Scalar": "add.Tensor", "sub.Scalar": "sub.Tensor", "mul.Scalar": "mul.Tensor", "div.Scalar": "div.Tensor",
     "div.Scalar_mode": "div.Tensor_mode", "pow.Tensor_Scalar": "pow.Tensor_Tensor", "pow.Scalar": "pow.Tensor_Tensor",
@@ -92,6 +98,9 @@ class Numbers:
             made = self._node(make, node, "aten._to_copy.default", [{"ref": cut}], "int64", {"dtype": "torch.int64"})
         elif function is operator.floordiv:
             made = self._node(make, node, "aten.div.Tensor_mode", args, kind, {"rounding_mode": "floor"})
+        elif function in _CHOSEN:
+            test = self._node(make, node, f"aten.{_CHOSEN[function]}", args[::-1], "bool")
+            made = self._node(make, node, "aten.where.self", [{"ref": test}, args[1], args[0]], kind)
         elif function in _BINARY:
             made = self._node(make, node, f"aten.{_BINARY[function]}", args, kind)
         elif function in _UNARY or str(function).endswith("sym_sqrt"):
@@ -215,48 +224,43 @@ def _kind(value: Any) -> str:
     return "bool" if isinstance(value, torch.SymBool) else "int64" if isinstance(value, torch.SymInt) else "float64"
 
 
-class _Shim(type):
-    """Responds to `isinstance` and `issubclass` like the type that it replaces."""
+def _read(kind: type, symbolic: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Returns a version of `kind(...)` that leaves a number that is read from a tensor on the device."""
 
-    stands_for: type
+    def read(*args: Any, **kwargs: Any) -> Any:
+        value = args[0] if len(args) == 1 and not kwargs else None
+        if isinstance(value, torch.Tensor) and value.numel() == 1:
+            value = value.item()
+        if isinstance(value, SYMBOLS):
+            return symbolic(value)
+        return kind(*((value,) if len(args) == 1 and not kwargs else args), **kwargs)
 
-    def __instancecheck__(cls, value: Any) -> bool:
-        return isinstance(value, cls.stands_for)
-
-    def __subclasscheck__(cls, other: type) -> bool:
-        return issubclass(other, cls.stands_for)
-
-    def __eq__(cls, other: object) -> bool:
-        return other is cls.stands_for or type.__eq__(cls, other) is True
-
-    def __hash__(cls) -> int:
-        return hash(cls.stands_for)
+    return read
 
 
-def _shim(kind: type, symbolic: Callable[[Any], Any]) -> type:
-    class Shim(metaclass=_Shim):
-        stands_for = kind
+def _extreme(function: Callable[..., Any], symbolic: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Returns a version of `max` or `min` that leaves the result on the device if an argument is a number that is read from a tensor. The arguments
+    must be of one type, because Python returns the chosen one with its own type."""
 
-        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-            value = args[0] if len(args) == 1 and not kwargs else None
-            if isinstance(value, torch.Tensor) and value.numel() == 1:
-                value = value.item()
-            if isinstance(value, SYMBOLS):
-                return symbolic(value)
-            return kind(*((value,) if len(args) == 1 and not kwargs else args), **kwargs)
+    def choose(*args: Any, **kwargs: Any) -> Any:
+        kinds = {type(STANDS_FOR.get(type(value), value)) for value in args}
+        if len(args) > 1 and not kwargs and len(kinds) == 1 and kinds <= {float, int} and any(isinstance(value, SYMBOLS) for value in args):
+            return functools.reduce(symbolic, args)
+        return function(*args, **kwargs)
 
-    return Shim
+    return choose
 
 
 @contextlib.contextmanager
 def numbers_stay(model: torch.nn.Module) -> Iterator[None]:
-    """Makes `float(x)` and `int(x)` of a tensor mean `x.item()` while the model's module is exported, so that later operators can use the result, and
-    makes `x[i] = y` write to position `i` of `x`."""
+    """Makes `float(x)` and `int(x)` of a tensor mean `x.item()` while the model's module is exported, so that later operators can use the result.
+    Keeps `max` and `min` of such numbers on the device, and makes `x[i] = y` write to position `i` of `x`."""
     names = source_of(model)
-    shims = {"float": _shim(builtins.float, torch.sym_float), "int": _shim(builtins.int, torch.sym_int)}
-    placed = [name for name in shims if name not in names]
-    for name in placed:
-        names[name] = shims[name]
+    kinds = {"float": (builtins.float, torch.sym_float), "int": (builtins.int, torch.sym_int)}
+    instead: dict[str, Any] = {name: stand_in(kind, _read(kind, symbolic)) for name, (kind, symbolic) in kinds.items()}
+    instead |= {"max": _extreme(builtins.max, torch.sym_max), "min": _extreme(builtins.min, torch.sym_min)}
+    placed = [name for name in instead if name not in names]
+    names.update({name: instead[name] for name in placed})
     before: Any = torch.Tensor.__setitem__
 
     def put(tensor: torch.Tensor, key: Any, value: Any) -> None:

@@ -1,0 +1,35 @@
+"""Questions about the types of numbers and tensors, which a forward asks as a plain call would answer them."""
+
+import pytest
+import torch
+
+from tests.slowness import quick
+from tests.unit.compiler.test_parts import checked, written
+
+NUMBER = "h = torch.tanh(self.fc(x)) * 2\ns = h.abs().sum().item()\nn = int((h > 0).sum())\n"
+TENSOR = "h = torch.tanh(self.fc(x)) * 2\n"
+# the statement that decides, in front of `return h * v`; whether the whole forward is captured
+ASKED = {
+    "a float": (NUMBER + "v = s if isinstance(s, float) else 100.0", True),
+    "one of two types": (NUMBER + "v = s if isinstance(s, (int, float)) else 100.0", True),
+    "a whole number": (NUMBER + "v = n + 0.5 if isinstance(n, int) else 100.0", True),
+    "an abstract type": (NUMBER + "v = 2.0 if isinstance(s, numbers.Number) else 7.0", True),
+    "the type itself": (NUMBER + "v = 2.0 if type(s) is float and type(n) is int else 7.0", True),
+    "the type of a constant": (NUMBER + "v = s if type(1.5) is float and type(2) == int else 7.0", True),
+    "a pattern": (NUMBER + "match s:\n    case float():\n        v = 2.0\n    case _:\n        v = 7.0", True),
+    "an attribute": (NUMBER + "v = getattr(s, 'real', 7.0) if not hasattr(s, 'shape') else 5.0", False),
+    "a text": (NUMBER + "v = 1.0 + len(str(n)) + len(f'{s:.3f}')", False),
+    "a printed text": (NUMBER + "print(f'{s:.3f}')\nv = s", True),
+    "a list of numbers": ("h = torch.tanh(self.fc(x)) * 2\nv = 3.0 if all(isinstance(q, float) for q in h[0, :2].tolist()) else 4.0", True),
+    "a tensor's type": (TENSOR + "v = 2.0 if type(h) is torch.Tensor and type(h).__name__ == 'Tensor' else 5.0", True),
+    "a parameter's type": (TENSOR + "v = {nn.Parameter: 2.0}.get(type(self.fc.weight), 5.0)", True),
+    "a made class": (TENSOR + "v = type('Made', (), {'v': 2.0})().v if isinstance(Model, type) else 5.0", True),
+}
+
+
+@pytest.mark.parametrize("kind", quick(ASKED, 5))
+def test_a_question_about_types_has_the_answer_of_a_plain_call(kind):
+    body, whole = ASKED[kind]
+    torch.manual_seed(0)
+    plan, _ = checked(written(f"{body}\nreturn h * v", "x", "", before="import numbers\n\n\n"))
+    assert plan.own and bool(plan.captured.parts) is not whole, plan.left
