@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,9 +55,9 @@ class Evidence:
 
     @property
     def norm(self) -> str:
-        """Return the norm if all checked calls use the same one, so that the page need state it only once."""
-        norms = {trial.norm for trial in self.report.trials} if self.report else set()
-        return norms.pop() if len(norms) == 1 else ""
+        """Return the norm that most checked calls use, so that the page need state it only once."""
+        norms = Counter(trial.norm for trial in self.report.trials if trial.norm) if self.report else Counter[str]()
+        return norms.most_common(1)[0][0] if norms else ""
 
     @property
     def shapes(self) -> list[str]:

@@ -12,10 +12,11 @@ from agents.journal import read_trace
 from agents.projection import project
 from tests.browser import sample_run
 from verifier.jobs import JobResult
-from verifier.report import CLOCK, Report
+from verifier.report import CLOCK, Report, Trial, WrongTensor
 from webapp.accounts.models import Membership
 from webapp.runs import artefacts
-from webapp.runs.models import Event, Run
+from webapp.runs.models import Event, Run, Verification
+from webapp.runs.pages.evidence import Evidence
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "traces" / "attention"
 
@@ -227,6 +228,22 @@ def shown(report: Report, **evidence) -> str:
 def recorded() -> Report:
     events, stored = read_trace(EXAMPLE)
     return JobResult.model_validate_json(dict(stored)[project(events).best_candidate().report.sha]).report
+
+
+def test_a_report_lists_every_wrong_tensor_and_repeats_no_norm():
+    wrong = [
+        WrongTensor(name="out", wrong=1200, elements=4096, first=[0, 3], value="1.5", expected="1", where="dimension 1: the last 4 of 100"),
+        WrongTensor(name="bn.running_mean", wrong=1, elements=1, first=[0], value="0", expected="1"),
+    ]
+    usual = "max |a-b| / rms(b)"
+    trials = [Trial(name="negative", seed=1, ok=False, norm=usual, detail="out: 1,200 of 4,096 elements are off", wrong=wrong)]
+    trials += [Trial(name="large", seed=2, ok=True, norm=usual), Trial(name="state after the timed calls", seed=0, ok=True, norm="max |a-b|")]
+    report = recorded().model_copy(update={"trials": trials})
+    evidence = Evidence(Verification(), "wrong_result", report)
+    page = shown(report, trials=evidence.trials, norm=evidence.norm)
+    assert '<span class="mono">out</span>: 1 200 of 4 096 elements off, dimension 1: the last 4 of 100' in page
+    assert '<span class="mono">bn.running_mean</span>: 1 of 1 element off' in page
+    assert page.count(usual) == 1 and page.count("Measured as max |a-b|<") == 1
 
 
 def test_a_report_says_how_its_calls_were_timed_and_what_they_were_charged_for():
