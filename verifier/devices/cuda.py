@@ -278,7 +278,7 @@ class CudaDevice(Device):
         nvcc = find_nvcc()
         if not found or not nvcc or self.facts.capability < cuda_exchanges.CAPABILITY:
             return found
-        return found | cuda_exchanges.known(self._torch, self.data_dir / "native", nvcc, self.facts, self.torch_device)
+        return found | cuda_exchanges.known(self.data_dir / "native", nvcc, self.facts, self.torch_device)
 
     def config(self) -> dict[str, Any]:
         return {

@@ -4,6 +4,9 @@ through L2; and asks how many clusters of each size are resident at once. A recu
 from __future__ import annotations
 
 import ctypes
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,6 +20,8 @@ THREADS = 256  # as in `exchanges.cu`
 ROOM = 32768  # bytes that a block reads from another in a round, as in `exchanges.cu`
 ROUNDS, READS = 2000, 400  # rounds of the shorter of two launches; the longer has twice as many, so the launch itself cancels out
 CAPABILITY = (9, 0)  # the first with clusters
+SECONDS = 60  # time limit of the process that measures
+FAILED = "failed"  # kept in place of figures, so that a measurement that fails is not repeated by every judge
 
 
 class Exchanges:
@@ -80,21 +85,37 @@ def exchanges(torch: Any, library: Path, device: str, multiprocessors: int) -> d
     return found if all(value > 0 for value in found.values()) else {}
 
 
-def known(torch: Any, folder: Path, nvcc: str, facts: GpuFacts, device: str) -> dict[str, float]:
-    """Returns the figures of a GPU. They are measured once, in a few milliseconds, as soon as an earlier judge has compiled the kernels, so that the
-    first judge does not wait for the compiler. The result is empty until then, and if the kernels do not run, because programs are judged without
-    these figures."""
+def known(folder: Path, nvcc: str, facts: GpuFacts, device: str) -> dict[str, float]:
+    """Returns the figures of a GPU. They are measured once, as soon as an earlier judge has compiled the kernels, so that the first judge does not
+    wait for the compiler. The result is empty until then, and if the kernels do not run, because programs are judged without these figures."""
     from verifier.passes import native  # imports torch, which a device does without until it is opened
 
     path = folder / f"exchanges-{facts.model}-{facts.uuid[-12:]}.json"
     found = kept(path)
     library = native.library_path(folder, nvcc, facts.arch, native.EXCHANGES)
-    if found or not library.exists():
-        return found
-    try:
-        found = exchanges(torch, library, device, facts.multiprocessors)
-    except (RuntimeError, OSError):
-        return {}
-    if found:
+    if not found and library.exists():
+        found = measured_apart(library, device, facts.multiprocessors) or {FAILED: 1.0}
         keep(path, found)
-    return found
+    return {} if FAILED in found else found
+
+
+def measured_apart(library: Path, device: str, multiprocessors: int) -> dict[str, float]:
+    """Returns the figures, measured in a process of its own: kernels that wait for each other must not stop a judge if they fail. The result is empty
+    in that case."""
+    command = [sys.executable, "-m", "verifier.devices.cuda_exchanges", str(library), device, str(multiprocessors)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True, cwd=Path(__file__).parents[2])
+        return {str(name): float(value) for name, value in json.loads(done.stdout).items()}
+    except (OSError, ValueError, AttributeError, subprocess.SubprocessError):
+        return {}
+
+
+def main(arguments: list[str]) -> None:
+    import torch
+
+    library, device, multiprocessors = arguments
+    print(json.dumps(exchanges(torch, Path(library), device, int(multiprocessors))))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,5 +1,6 @@
 """What exchanges between blocks cost is measured once a GPU, and its absence never keeps a program from being judged."""
 
+import subprocess
 from types import SimpleNamespace
 
 import pytest
@@ -42,20 +43,30 @@ def test_the_time_of_a_launch_cancels_out_and_sizes_that_do_not_fit_are_left_out
     assert found["cluster_read_gbs"] == pytest.approx(16 * 8 * 32768 / 0.25e-6 / 1e9, rel=1e-3)
 
 
-def test_figures_are_measured_once_the_kernels_are_compiled_and_then_kept(gpu, tmp_path, monkeypatch):
-    assert cuda_exchanges.known(None, tmp_path, "nvcc", FACTS, "cuda:0") == {}
-    native.library_path(tmp_path, "nvcc", "sm_90", native.EXCHANGES).write_bytes(b"")
-    found = cuda_exchanges.known(None, tmp_path, "nvcc", FACTS, "cuda:0")
-    monkeypatch.setattr(cuda_exchanges, "exchanges", None)
-    assert found["clusters_2"] == 66 and cuda_exchanges.known(None, tmp_path, "nvcc", FACTS, "cuda:0") == found
+def compiled(folder):
+    native.library_path(folder, "nvcc", "sm_90", native.EXCHANGES).write_bytes(b"")
 
 
-@pytest.mark.parametrize("error", [RuntimeError("the CUDA runtime reports error 98"), OSError("no such library")])
-def test_kernels_that_do_not_run_leave_the_figures_out(gpu, tmp_path, monkeypatch, error):
-    def fails(*_):
+def test_figures_are_measured_once_the_kernels_are_compiled_and_then_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(cuda_exchanges, "measured_apart", lambda *_: {"clusters_2": 66.0})
+    assert cuda_exchanges.known(tmp_path, "nvcc", FACTS, "cuda:0") == {}
+    compiled(tmp_path)
+    found = cuda_exchanges.known(tmp_path, "nvcc", FACTS, "cuda:0")
+    monkeypatch.setattr(cuda_exchanges, "measured_apart", None)
+    assert found["clusters_2"] == 66 and cuda_exchanges.known(tmp_path, "nvcc", FACTS, "cuda:0") == found
+
+
+def test_kernels_that_do_not_run_leave_the_figures_out_and_are_tried_once(tmp_path, monkeypatch):
+    compiled(tmp_path)
+    assert cuda_exchanges.known(tmp_path, "nvcc", FACTS, "cuda:0") == {}  # the process fails: the file is no library
+    monkeypatch.setattr(cuda_exchanges, "measured_apart", None)
+    assert cuda_exchanges.known(tmp_path, "nvcc", FACTS, "cuda:0") == {}
+
+
+@pytest.mark.parametrize("error", [OSError("no interpreter"), subprocess.TimeoutExpired("it", 60)])
+def test_a_process_that_hangs_or_does_not_start_gives_no_figures(tmp_path, monkeypatch, error):
+    def fails(*_, **__):
         raise error
 
-    native.library_path(tmp_path, "nvcc", "sm_90", native.EXCHANGES).write_bytes(b"")
-    monkeypatch.setattr(cuda_exchanges, "exchanges", fails)
-    assert cuda_exchanges.known(None, tmp_path, "nvcc", FACTS, "cuda:0") == {}
-    assert not list(tmp_path.glob("exchanges-h100*"))
+    monkeypatch.setattr(cuda_exchanges.subprocess, "run", fails)
+    assert cuda_exchanges.measured_apart(tmp_path, "cuda:0", 132) == {}
