@@ -126,7 +126,7 @@ def steps_text(dependent_steps: int, exchanges: int = 1, figures: DeviceFigures 
     step_us, cost = STEP_US, "about a microsecond (by flags; a grid-wide barrier up to 3)"
     if grid:
         step_us, cost = grid, f"{grid:.2g} us by a barrier of the grid (measured)"
-    near = "its cost stands under Device" if figures is not None and figures.cluster_us else "its cost is not measured here"
+    near = "its cost is under Device" if figures is not None and figures.cluster_us else "its cost is not measured here"
     return (
         f"It counts bytes and products alone and no dependent steps: {dependent_steps:,} steps of a recurrence follow each other here, and where "
         f"the state is spread over blocks and exchanged through L2, {each} {cost}, "

@@ -147,7 +147,7 @@ def exchange_share(profile: Profile | None, step_us: float) -> str:
         return ""
     memory, barriers = slowest.stalls.get(MEMORY_STALL, 0.0), slowest.stalls.get("barrier", 0.0)
     return (
-        f", of which warps of {short_name(slowest.name)} wait {100 * memory:.0f} % for memory and {100 * barriers:.0f} % at barriers, "
+        f"; warps of {short_name(slowest.name)} wait {100 * memory:.0f} % of that for memory and {100 * barriers:.0f} % at barriers, "
         f"{(memory + barriers) * step_us:.2g} us, exchanges of the state included"
     )
 

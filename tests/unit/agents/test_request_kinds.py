@@ -289,7 +289,7 @@ def test_clusters_and_exchanges_are_given_as_measured():
     assert "takes 0.21 us of 2, 0.26 us of 8 (through L2, with a barrier of one block on each multiprocessor: 1.3 us)" in said
     assert "at 3,300 GB/s" in said and "at most 66" not in said
     recurrence = steps_text(100, 1, known)
-    assert "each costs 1.3 us by a barrier of the grid (measured), 134 us together" in recurrence and "its cost stands under Device" in recurrence
+    assert "each costs 1.3 us by a barrier of the grid (measured), 134 us together" in recurrence and "its cost is under Device" in recurrence
 
 
 # Rows of groups
@@ -365,7 +365,7 @@ def test_a_step_of_a_recurrence_says_how_long_its_warps_wait():
     )
     found = profile().model_copy(update={"kernels": [kernel]})
     said = measured.exchange_share(found, 2.39)
-    assert said == ", of which warps of gru_kernel wait 5 % for memory and 6 % at barriers, 0.26 us, exchanges of the state included"
+    assert said == "; warps of gru_kernel wait 5 % of that for memory and 6 % at barriers, 0.26 us, exchanges of the state included"
     assert measured.exchange_share(None, 2.39) == ""
 
 

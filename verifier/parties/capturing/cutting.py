@@ -26,7 +26,7 @@ from verifier.parties.capturing.calling import SHARED, FlatCall, Unwritable, sha
 from verifier.parties.capturing.exporting.export import composed, decomposed, operators_listed_once
 from verifier.parties.capturing.outside import Used, assigned_outside, unread
 from verifier.parties.capturing.reading import read_graph
-from verifier.parties.capturing.reasons import IN_FORWARD, reason
+from verifier.parties.capturing.reasons import IN_FORWARD, reason, without_parts
 from verifier.parties.capturing.runs import Found, Guards, Run, add, worth
 from verifier.parties.capturing.statements import (
     COMPOUND,
@@ -444,7 +444,7 @@ class Cutter:
         whole.forward = ast.unparse(ast.fix_missing_locations(body))
         covered = {id(item) for run in self.runs for item in statements_within(run.items)}
         found = {(line, why) for key, (line, why) in self.left.items() if line is not None and key not in covered and key in order}
-        whole.left = [f"line {line}: {why}" for line, why in sorted(found)][:MOST_LEFT]
+        whole.left = [f"line {line}: {why}" for line, why in without_parts(found)][:MOST_LEFT]
         return whole
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import traceback
+from collections.abc import Iterable
 
 import torch
 
@@ -89,3 +90,25 @@ def line_of(error: BaseException, file: str) -> int | None:
         return lines[-1]
     told = re.match(r"line (\d+): ", str(error))
     return int(told[1]) if told else None
+
+
+def without_parts(found: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Returns the reasons by line, without those about an expression that is part of another one with the same reason in the same line.
+
+    >>> without_parts({(2, "`s + 1` varies"), (2, "`round(s + 1)` varies"), (2, "`s` varies"), (3, "`s` varies")})
+    [(2, '`round(s + 1)` varies'), (3, '`s` varies')]
+    """
+    reasons = sorted(found)
+    quoted = [(line, *_quoted(why)) for line, why in reasons]
+    kept = []
+    for reason, (line, expression, rest) in zip(reasons, quoted, strict=True):
+        within = (other for at, other, ending in quoted if (at, ending) == (line, rest) and other != expression)
+        if not expression or not any(re.search(rf"(?<!\w){re.escape(expression)}(?!\w)", other) for other in within):
+            kept.append(reason)
+    return kept
+
+
+def _quoted(why: str) -> tuple[str, str]:
+    """Splits a reason into the expression with which it begins, if there is one, and the rest."""
+    found = re.match(r"`([^`]+)`", why)
+    return (found[1], why[found.end() :]) if found else ("", why)
