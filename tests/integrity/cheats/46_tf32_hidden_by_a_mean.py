@@ -2,7 +2,7 @@
 # task: tasks/energy.py
 # device: any
 # verdict: wrong_result
-# because: few numbers
+# because: is off
 # defence: runtime
 # says: the product has operands with the mantissas of TF32, rounded to nearest; the mean of half a million squares cancels the errors
 import torch
