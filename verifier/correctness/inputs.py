@@ -24,6 +24,7 @@ SPIKES = (-1.5, 6.0, -0.25)  # in multiples of the input's root mean square
 EACH = 6  # number of inputs that have an element changed in a separate trial; any further inputs are changed together
 RUN = 8  # length of a run of equal integers
 FEW = 16  # tensor size below which a few elements are a large part of the tensor
+REMAIN = 1  # numbers that `concentrate` keeps: the rounding of a single operand is the same for all terms of a sum, so errors cannot cancel out
 TINY = 1e-4  # factor applied to the task's own numbers
 GRID = 8  # number of steps into which a range is divided
 LEAST = 2  # smallest value at which integers that are all equal are lowered
@@ -189,18 +190,18 @@ def on_a_grid(tensors: Sequence[torch.Tensor], whole: bool) -> bool:
 
 
 def concentrate(tensors: Sequence[torch.Tensor], seed: int) -> bool:
-    """Zeroes floating-point inputs in place except for a few neighbouring elements, at corresponding places in each input. Returns whether any input
-    has changed. A mean of half a million terms with independent errors is as precise in TF32 as in fp32; a mean with a few terms is not."""
+    """Zeroes floating-point inputs in place except for one element (`REMAIN`), at corresponding places in each input. Returns whether any input has
+    changed. A mean of half a million terms with independent errors is as precise in TF32 as in fp32; one whose terms share a factor is not."""
     place, changed = random.Random(seed).random(), False
     for tensor in tensors:
         if not _floating(tensor) or tensor.dtype in float8.TYPES or tensor.numel() < 2 * FEW:
             continue
         columns = tensor.shape[-1]
         row = tensor[position(int(place * (tensor.numel() // columns)), tuple(tensor.shape[:-1]))]
-        first = int(place * max(columns - FEW + 1, 1))
-        kept = row[first : first + FEW].clone()
+        first = int(place * max(columns - REMAIN + 1, 1))
+        kept = row[first : first + REMAIN].clone()
         tensor.zero_()
-        row[first : first + FEW] = kept
+        row[first : first + REMAIN] = kept
         changed = True
     return changed
 

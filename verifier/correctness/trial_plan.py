@@ -85,7 +85,7 @@ class TrialPlan:
         if floating and reference.backward is None:  # the gradient at a kink is undefined
             yield self._equal_numbers()
         if floating and self._averages(expectations):
-            yield self._few_numbers()
+            yield self._one_number()
         if expectations.first is not None:
             for indices in changes:
                 yield self._one_element(indices, len(changes), wide=bool(within) and not self.refused.get(within[0]))
@@ -174,14 +174,14 @@ class TrialPlan:
         outputs = [spec for spec in expectations.first.outputs.specs if spec.inexact] if expectations.first is not None else []
         return bool(outputs) and all(spec.numel < LEAST for spec in outputs)
 
-    def _few_numbers(self) -> Step:
+    def _one_number(self) -> Step:
         seed = self._seed()
 
         def draw() -> Values | None:
             values = self.reference.inputs(seed)
             return values if concentrate(values.tensors, seed) else None
 
-        return Step("few numbers", seed, [Way(draw)], "distribution", fresh=False, needed=True)
+        return Step("one number", seed, [Way(draw)], "distribution", fresh=False, needed=True)
 
     def _reshaped(self, name: str, domain: Domain, seed: int) -> Values | None:
         if not domain.mixed:
