@@ -24,7 +24,7 @@ def test_only_teams_that_agreed_are_exported(capsys, tmp_path):
         call_command("export_agreed", str(folder))
         return collect(folders([folder]) if any(folder.iterdir()) else [], Scrubber({}))
 
-    with pytest.raises(CommandError, match="no team agreed"):
+    with pytest.raises(CommandError, match="no team allows"):
         exported()
     ada, bob = User.with_team("ada"), User.with_team("bob")
     run = import_trace(ROOT / "examples/traces/rms_norm", ada.personal_team, ada)
@@ -43,6 +43,6 @@ def test_only_teams_that_agreed_are_exported(capsys, tmp_path):
     Run.objects.update(imported=True)
     assert not exported().rows
     call_command("training_consent", team, "--withdraw", "--by", "ada")
-    with pytest.raises(CommandError, match="no team agreed"):
+    with pytest.raises(CommandError, match="no team allows"):
         exported()
     assert "withdrew" in capsys.readouterr().out
