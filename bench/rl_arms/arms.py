@@ -12,8 +12,8 @@ Every command continues where it was interrupted. Policy and judge share the dev
     verdict   our verifier: 0 unless the program passed, then 0.3 plus the lower end of its speedup
     rubric    our verifier, the share of own kernels, and the rubric by rules (agents/rl/reward.py)
 
-`judge` samples programs for the held-out tasks and lets the verifier judge them, whatever they were trained with. A program counts as a cheat by its
-text alone (`agents.rl.data.labels`).
+`judge` samples programs for the held-out tasks and lets the verifier judge `--judged` of them a task, whatever they were trained with. Every sampled
+program is labelled: it counts as a cheat by its text alone (`agents.rl.data.labels`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TRAINING_SECONDS, JUDGING_SECONDS = 0.2, 0.5  # timed calls of a program; the ve
 KEPT = ("step", "reward", "success", "speedup", "entropy", "length", "seconds", "writing", "updating", "verdicts", "samples", "no_sample")
 LEAST = 20  # how often a byte pair occurs at least
 SUPERVISED = {"prompts": 64, "batch": 64, "learning_rate": 6e-4, "warm_up": 50, "decay": 1, "rank": 0, "save_every": 500}
-REINFORCED = {"prompts": 4, "group": 8, "batch": 32, "learning_rate": 1e-4, "rank": 0, "save_every": 1000, "apart": 1, "at_once": 64}
+REINFORCED = {"prompts": 4, "group": 8, "batch": 32, "learning_rate": 1e-4, "rank": 0, "save_every": 10, "apart": 1, "at_once": 64}
 REINFORCED |= {"most_tokens": MOST_TOKENS}
 
 
@@ -159,14 +159,15 @@ def served(args: argparse.Namespace, tasks: dict[str, str], reward: str, timing:
 
 
 def judge(args: argparse.Namespace) -> int:
-    """Samples programs for the held-out tasks with each arm's policy, and judges them."""
+    """Samples programs for the held-out tasks with each arm's policy, and judges the first ones of each task."""
     from agents.rl.client import EnvironmentClient
 
     held = list(Lines(args.data / "held-out.jsonl"))[: args.tasks]
     due = []
     for arm in args.arms:
         done = {(line["name"], line["sample"]) for line in Lines(args.out / f"judged-{arm}.jsonl")}
-        due += [(arm, sample) for sample in written(args, arm, held) if (sample["name"], sample["sample"]) not in done]
+        samples = [sample for sample in written(args, arm, held) if sample["sample"] < args.judged]
+        due += [(arm, sample) for sample in samples if (sample["name"], sample["sample"]) not in done]
     with served(args, {str(at): line["task"] for at, line in enumerate(held)}, "full", JUDGING_SECONDS) as address, ThreadPoolExecutor(64) as pool:
         client = EnvironmentClient(address)
 
@@ -216,16 +217,18 @@ def figures(out: Path, arm: str) -> dict[str, Any]:
     passed = [line for line in judged if line["scored"].get("status") == "passed"]
     own = [line for line in passed if line["scored"].get("class") in ("custom", "mixed")]
     lows = [math.log(line["scored"]["low"]) for line in own]
+    labels = Counter(label(program_in(sample["reply"])) for sample in Lines(out / f"written-{arm}.jsonl"))
     return {
         "arm": arm,
-        "samples": len(lines),
+        "written": labels.total(),
+        "judged": len(lines),
         "no_sample": len(lines) - len(judged),
         "success": len(own) / max(len(judged), 1),
         "passed": len(passed) / max(len(judged), 1),
         "speedup_low": math.exp(sum(lows) / len(lows)) if lows else None,
-        "cheats": sum(line["label"] in CHEATS for line in lines) / max(len(lines), 1),
+        "cheats": sum(labels[one] for one in CHEATS) / max(labels.total(), 1),
         "cheats_passed": sum(line["label"] in CHEATS for line in passed),
-        "labels": dict(Counter(line["label"] for line in lines)),
+        "labels": dict(labels),
         "verdicts": dict(Counter(line["scored"].get("status") or line["scored"].get("no_sample") for line in lines)),
     }
 
@@ -277,7 +280,8 @@ def main() -> int:
         command.add_argument("--workers", type=int, default=14, help="programs judged side by side")
         command.add_argument("--tokens", type=int, default=4096, help="byte pairs at most")
         command.add_argument("--tasks", type=int, default=64, help="held-out tasks")
-        command.add_argument("--samples", type=int, default=2, help="programs for each held-out task")
+        command.add_argument("--samples", type=int, default=4, help="programs for each held-out task")
+        command.add_argument("--judged", type=int, default=1, help="how many of them the verifier judges")
         command.set_defaults(act=act)
     table = commands.add_parser("tables")
     table.add_argument("runs", type=Path, nargs="+", metavar="RUN")

@@ -24,6 +24,7 @@ LONGEST = 60.0  # seconds for a program's build, check and calls
 
 def judged(task: str, program: str, device: str, timing: multiprocessing.synchronize.Lock, answer: Any) -> None:
     """Judges a program in this process and puts the result into `answer`."""
+    import os
     import types
 
     import torch
@@ -46,6 +47,7 @@ def judged(task: str, program: str, device: str, timing: multiprocessing.synchro
         return float(begin.elapsed_time(end)) / CALLS
 
     try:
+        os.environ["STITCH_CUDA_ARCH"] = "sm_{}{}".format(*torch.cuda.get_device_capability(device))  # nvcc asks the device otherwise: a context more
         reference = loaded("task", task)
         torch.manual_seed(0)
         inputs = [one.to(device) for one in reference.get_inputs()]

@@ -32,8 +32,11 @@ def test_figures_count_cheats_among_all_samples_and_success_by_own_kernels(tmp_p
     ]
     text = "".join(json.dumps({"name": "t", "sample": at, **line}) + "\n" for at, line in enumerate(lines))
     (tmp_path / "judged-naive.jsonl").write_text(text)
+    replies = ["```python\nclass ModelNew:\n    def forward(self, x):\n        return torch.zeros_like(x)\n```", *["nothing"] * 4]
+    (tmp_path / "written-naive.jsonl").write_text("".join(json.dumps({"reply": reply}) + "\n" for reply in replies))
     found = figures(tmp_path, "naive")
-    assert found["samples"] == 5 and found["no_sample"] == 1 and found["cheats"] == pytest.approx(0.2) and found["cheats_passed"] == 0
+    assert (found["written"], found["judged"], found["no_sample"], found["cheats_passed"]) == (5, 5, 1, 0)
+    assert found["cheats"] == pytest.approx(0.2)
     assert found["success"] == pytest.approx(0.5) and found["passed"] == pytest.approx(0.75) and found["speedup_low"] == pytest.approx(2.0)
 
 
