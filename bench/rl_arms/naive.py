@@ -19,7 +19,7 @@ from agents.rl.prompts import program_in, prompt_of
 CORRECT = 0.3
 TOLERANCE = 1e-2
 WARM_UP, CALLS = 3, 20
-LONGEST = 60.0  # seconds for a program's build, check and calls
+LONGEST = 30.0  # seconds for a program's build, check and calls
 
 
 def judged(task: str, program: str, device: str, timing: multiprocessing.synchronize.Lock, answer: Any) -> None:
