@@ -1,10 +1,11 @@
 """Checks that the program's runner is idle between its calls. A runner that keeps the processor or the GPU busy slows the baselines down and so makes
 its program look fast.
 
-The judge gathers the evidence itself: the kernel's count of the runner's processor time, and how long a tiny kernel of the judge waits for the GPU. A
-runner's idle threads may spin for a few milliseconds after a call, so the judge checks only once they have had time to fall asleep. After the check,
-the runner is frozen until its next turn, because a thread that uses eager's processor for a tenth of the time would not exceed any limit that a busy
-host can meet, yet would slow eager down.
+The judge gathers the evidence itself: the kernel's count of the runner's processor time, and how long a tiny kernel of the judge waits for the GPU.
+A runner's idle threads may spin for a few milliseconds after a call, so the judge checks only once they have had time to fall asleep. On a busy
+host they wait for a processor before they spin, so a runner that is awake when it is checked is checked again, ten times as long. After the check,
+the runner is frozen until its next turn, because a thread that uses eager's processor for a tenth of the time would not exceed any limit that a
+busy host can meet, yet would slow eager down.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ GPU_LOOKS = 6
 TICK_SECONDS = time.clock_getres(6)  # CLOCK_MONOTONIC_COARSE advances by scheduler ticks, like the accounting of a running thread
 SETTLE_SECONDS = 0.008  # time until idle threads are asleep
 LOOK_SECONDS = max(0.002, 1.25 * TICK_SECONDS)  # duration of a check: a whole tick, so that no check misses a thread that runs throughout
+LONG_LOOK_SECONDS = 10 * LOOK_SECONDS  # of the check that follows if a runner was awake; both count
 GPU_TIMES, GPU_LEAST_NS = 5, 600_000  # multiple of the usual wait, and part of a time slice (2 ms): two contexts that both have work take turns
 
 
@@ -39,6 +41,7 @@ class Watch:
     usual_wait_ns: int | None = None
     works_on: bool = False  # whether the device was still busy after the party's processes were gone
     still: bool = False  # whether the party is frozen
+    awake: bool = False  # whether the party used more than its share in the last window
     _opened: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
@@ -56,12 +59,15 @@ class Watch:
         self._opened = None if used is None else (time.monotonic_ns(), used)
 
     def close(self) -> None:
+        self.awake = False
         if self._opened is None:
             return
         used = self.party.spawned.cpu_ns()
         if used is not None:
-            self.open_ns += time.monotonic_ns() - self._opened[0]
-            self.used_ns += used - self._opened[1]
+            lasted, worked = time.monotonic_ns() - self._opened[0], used - self._opened[1]
+            self.open_ns += lasted
+            self.used_ns += worked
+            self.awake = worked > BUSY * lasted
         self._opened = None
 
     def stop(self) -> None:
@@ -119,11 +125,22 @@ def pause(watches: Sequence[Watch], looks: bool) -> None:
     device.settle()
     time.sleep(SETTLE_SECONDS)
     waited = device.wait_ns()
-    for watch in watches if looks else ():
+    looked = watches if looks else ()
+    for watch in looked:
         watch.open(waited)
     time.sleep(LOOK_SECONDS)
-    for watch in watches if looks else ():
-        watch.stop()
+    for watch in looked:
+        watch.close()
+        if not watch.awake:
+            watch.stop()
+    awake = [watch for watch in looked if watch.awake]
+    if awake:
+        time.sleep(SETTLE_SECONDS)
+        for watch in awake:
+            watch.open()
+        time.sleep(LONG_LOOK_SECONDS)
+        for watch in awake:
+            watch.stop()
 
 
 @contextlib.contextmanager

@@ -123,3 +123,40 @@ def test_a_gpu_that_is_taken_only_until_the_party_stands_still_is_found(clock):
         watch.close()
         watch.waited(30_000)
     assert "waited 2.00 ms" in watch.finding()
+
+
+class Host:
+    """A clock on which sleeping passes time, and a thread that works whenever `works` says so."""
+
+    def __init__(self, works):
+        self.now, self.works, self.used = 0, works, 0
+
+    def monotonic_ns(self):
+        return self.now
+
+    def sleep(self, seconds):
+        for _ in range(round(seconds * 1e4)):
+            self.used += 100_000 * self.works(self.now)
+            self.now += 100_000
+
+
+def paused(monkeypatch, works, times):
+    host = Host(works)
+    monkeypatch.setattr(idleness, "time", host)
+    device = SimpleNamespace(usual_wait_ns=lambda: None, settle=lambda: None, wait_ns=lambda: None)
+    spawned = SimpleNamespace(cpu_ns=lambda: host.used, freeze=lambda: None, thaw=lambda: None)
+    watch = Watch(SimpleNamespace(device=device, spawned=spawned))
+    for _ in range(times):
+        idleness.pause([watch], looks=True)
+        host.now += 1_000_000_000 - host.now % 1_000_000_000  # the next turn begins at a whole second
+    return watch
+
+
+def test_threads_that_fall_asleep_late_on_a_busy_host_are_idle(monkeypatch):
+    until = round((idleness.SETTLE_SECONDS + idleness.LOOK_SECONDS) * 1e9) + 4_000_000
+    assert paused(monkeypatch, lambda now: now % 1_000_000_000 < until, 8).finding() == ""
+
+
+@pytest.mark.parametrize("works", [lambda now: True, lambda now: now // 3_000_000 % 2 == 0, lambda now: now // 1_000_000 % 4 == 0])
+def test_threads_that_never_fall_asleep_are_found(monkeypatch, works):
+    assert "of a processor" in paused(monkeypatch, works, 8).finding()

@@ -90,9 +90,13 @@ def test_nobody_is_left_standing_where_a_party_fails(fails):
 
 @pytest.fixture
 def diary(monkeypatch):
-    """Returns the steps of `idleness.pause`, in order, with two programs that use a millisecond while they are watched."""
-    done, used = [], iter(range(0, 100_000_000, 1_000_000))
-    monkeypatch.setattr(idleness, "time", SimpleNamespace(sleep=lambda seconds: done.append(seconds), monotonic_ns=lambda: 0))
+    """Returns the steps of `idleness.pause`, in order, with two programs that use a little time while they are watched."""
+    done, used = [], iter(range(0, 100_000_000, 100_000))
+
+    def now():
+        return round(sum(step for step in done if isinstance(step, float)) * 1e9)
+
+    monkeypatch.setattr(idleness, "time", SimpleNamespace(sleep=lambda seconds: done.append(seconds), monotonic_ns=now))
     device = SimpleNamespace(settle=lambda: done.append("settle"), wait_ns=lambda: done.append("wait") or 7, usual_wait_ns=lambda: 5)
 
     def watch(name):
@@ -112,6 +116,17 @@ def test_a_pause_before_the_others_looks_and_stops_the_programs(diary):
     settle, look = idleness.SETTLE_SECONDS, idleness.LOOK_SECONDS
     assert done == ["settle", settle, "wait", "count a", "count b", look, "count a", "freeze a", "count b", "freeze b"]
     assert [watch.look_waits_ns for watch in watches] == [[7], [7]] and all(watch.used_ns and watch.still for watch in watches)
+
+
+def test_a_program_that_is_awake_is_checked_again_and_for_longer(diary):
+    done, watches = diary
+    used = iter([0, 5_000_000, 5_000_000, 6_000_000])
+    watches[0].party.spawned.cpu_ns = lambda: done.append("count a") or next(used)
+    idleness.pause(watches, looks=True)
+    settle, look, longer = idleness.SETTLE_SECONDS, idleness.LOOK_SECONDS, idleness.LONG_LOOK_SECONDS
+    once = ["settle", settle, "wait", "count a", "count b", look, "count a", "count b", "freeze b"]
+    assert done == [*once, settle, "count a", longer, "count a", "freeze a"]
+    assert watches[0].used_ns == 6_000_000 and watches[0].open_ns == pytest.approx((look + longer) * 1e9)
 
 
 def test_a_pause_before_the_programs_lets_them_go_and_takes_as_long(diary):
