@@ -7,7 +7,7 @@ one compiler share most of their lines, so that byte pairs turn 6,000 characters
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -114,15 +114,13 @@ class Block(nn.Module):
         self.qkv, self.out = nn.Linear(size.width, 3 * size.width), nn.Linear(size.width, size.width)
         self.up, self.down = nn.Linear(size.width, 4 * size.width), nn.Linear(4 * size.width, size.width)
 
-    def forward(self, x: Tensor, kept: tuple[Tensor, Tensor] | None = None, at: int = 0, seen: Tensor | None = None) -> Tensor:
-        """Maps (sequences, length, width) to the same shape. `kept`: a layer's keys and values; `x` begins at position `at`, and its keys and values
-        are written there. `seen`: what may be attended to, if not simply everything before."""
+    def forward(self, x: Tensor, kept: tuple[Tensor, Tensor] | None = None, at: Tensor | None = None, seen: Tensor | None = None) -> Tensor:
+        """Maps (sequences, length, width) to the same shape. `kept`: a layer's keys and values, among which those of `x` are written to the places
+        `at` (length). `seen`: which of them may be attended to; without a cache, everything before."""
         n, length, width = x.shape
         q, k, v = (part.view(n, length, self.heads, -1).transpose(1, 2) for part in self.qkv(self.before(x)).chunk(3, dim=-1))
-        if kept is not None:
-            for held, new in zip(kept, (k, v), strict=True):
-                held[:, :, at : at + length] = new
-            k, v = (held[:, :, : at + length] for held in kept)
+        if kept is not None and at is not None:
+            k, v = (held.index_copy_(2, at, new) for held, new in zip(kept, (k, v), strict=True))
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, is_causal=seen is None).transpose(1, 2).reshape(n, length, width)
         x = x + self.out(mixed)
         answer: Tensor = x + self.down(F.gelu(self.up(self.between(x))))
@@ -132,11 +130,12 @@ class Block(nn.Module):
 @dataclass
 class Cache:
     """What earlier tokens of a batch left: keys and values of each layer, (layers, 2, sequences, heads, length, width of a head), of which the first
-    `at` places of the length are filled. `pads`: how many of them are padding, per sequence."""
+    `at` places of the length are filled. `pads`: how many of them are padding, per sequence. `at` is a tensor and all shapes stay the same from token
+    to token, so that a CUDA graph can write the next one."""
 
     held: Tensor
     pads: Tensor
-    at: int = 0
+    at: Tensor
 
 
 class Transformer(nn.Module):
@@ -148,15 +147,16 @@ class Transformer(nn.Module):
         self.recomputes = False
 
     def forward(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
-        """Maps (sequences, length) to logits (sequences, length, vocabulary). With a cache, the tokens follow those that it holds."""
-        begin = cache.at if cache is not None else 0
-        places = torch.arange(begin, begin + tokens.shape[1], device=tokens.device)
-        seen = None
+        """Maps (sequences, length) to logits (sequences, length, vocabulary). With a cache, the tokens follow those that it
+        holds; there are no gradients then."""
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        at = seen = None
         if cache is not None:
-            keys = torch.arange(begin + tokens.shape[1], device=tokens.device)
-            seen = (keys <= places[:, None]) & (keys >= cache.pads[:, None, None])
-            seen = (seen | (keys == places[:, None]))[:, None]  # padding attends to itself, because a softmax over nothing is NaN
-            places = (places - cache.pads[:, None]).clamp(min=0)
+            at = places + cache.at
+            keys = torch.arange(cache.held.shape[4], device=tokens.device)
+            seen = (keys <= at[:, None]) & (keys >= cache.pads[:, None, None])
+            seen = (seen | (keys == at[:, None]))[:, None]  # padding attends to itself, because a softmax over nothing is NaN
+            places = (at - cache.pads[:, None]).clamp(min=0)
             cache.at += tokens.shape[1]
         x = self.token(tokens) + self.place(places)
         for number, block in enumerate(self.blocks):
@@ -164,9 +164,47 @@ class Transformer(nn.Module):
                 x = checkpoint(block, x, use_reentrant=False)
             else:
                 kept = (cache.held[number, 0], cache.held[number, 1]) if cache is not None else None
-                x = block(x, kept, begin, seen)
+                x = block(x, kept, at, seen)
         found: Tensor = self.norm(x) @ self.token.weight.T
         return found
+
+
+class Writing:
+    """The state in which a batch of replies is written, one token for all of them in each step. Replies that have ended go on with the end token."""
+
+    def __init__(self, module: nn.Module, cache: Cache, prompts: Tensor, most: int, temperature: float):
+        self.module, self.cache, self.temperature = module, cache, temperature
+        self.given = prompts
+        self.over = torch.zeros(len(prompts), dtype=torch.bool, device=prompts.device)
+        self.written = torch.full((len(prompts), most), END, device=prompts.device)
+        self.count = torch.zeros(1, dtype=torch.long, device=prompts.device)
+        self.begun = 0  # steps that were made without a recording
+
+    def step(self) -> None:
+        chances = F.softmax(self.module(self.given, self.cache)[:, -1].float() / self.temperature, dim=-1)
+        drawn = (chances / torch.empty_like(chances).exponential_()).argmax(-1)  # a draw by these chances, without waiting for the device
+        drawn = torch.where(self.over, torch.full_like(drawn, END), drawn)
+        self.over |= drawn == END
+        self.written.index_copy_(1, self.count, drawn[:, None])
+        self.count += 1
+        if self.begun:
+            self.given.copy_(drawn[:, None])
+        else:
+            self.given = drawn[:, None]
+        self.begun += 1
+
+    def recorded(self) -> Callable[[], None]:
+        """Returns a step as a CUDA graph: a token would otherwise wait for some hundred launches, the slower the busier the host's processors are."""
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            self.step()  # libraries allocate their memory before the recording
+        torch.cuda.current_stream().wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            self.step()
+        self.begun -= 1  # a recording does not run
+        return graph.replay
 
 
 class TinyPolicy:
@@ -202,19 +240,16 @@ class TinyPolicy:
         module = copy.deepcopy(self.module).bfloat16() if narrow else self.module  # autocast would convert the weights for every token
         size = self.size
         room = (size.layers, 2, len(prompts), size.heads, given.shape[1] + most, size.width // size.heads)
-        cache = Cache(torch.zeros(room, dtype=torch.bfloat16 if narrow else torch.float32, device=self.device), pads)
-        over = torch.zeros(len(prompts), dtype=torch.bool, device=self.device)
-        written: list[Tensor] = []
-        for _ in range(most):
-            last = module(given, cache)[:, -1]
-            drawn = torch.multinomial(F.softmax(last.float() / temperature, dim=-1), 1).squeeze(1)
-            drawn = torch.where(over, torch.full_like(drawn, END), drawn)
-            written.append(drawn)
-            over |= drawn == END
-            if len(written) % LOOK == 0 and bool(over.all()):
+        kind = torch.bfloat16 if narrow else torch.float32
+        cache = Cache(torch.zeros(room, dtype=kind, device=self.device), pads, torch.zeros(1, dtype=torch.long, device=self.device))
+        writing = Writing(module, cache, given, most, temperature)
+        writing.step()
+        step = writing.recorded() if narrow and most > LOOK else writing.step
+        for number in range(writing.begun, most):
+            if number % LOOK == 0 and bool(writing.over.all()):
                 break
-            given = drawn[:, None]
-        return [cut(row, END) for row in torch.stack(written, dim=1).tolist()]
+            step()
+        return [cut(row, END) for row in writing.written.tolist()]
 
     def _narrow(self) -> AbstractContextManager[Any]:
         return torch.autocast("cuda", torch.bfloat16) if self.device.type == "cuda" else nullcontext()

@@ -44,7 +44,7 @@ TRAINING_SECONDS, JUDGING_SECONDS = 0.2, 0.5  # timed calls of a program; the ve
 KEPT = ("step", "reward", "success", "speedup", "entropy", "length", "seconds", "writing", "updating", "verdicts", "samples", "no_sample")
 LEAST = 20  # how often a byte pair occurs at least
 SUPERVISED = {"prompts": 64, "batch": 64, "learning_rate": 6e-4, "warm_up": 50, "decay": 1, "rank": 0, "save_every": 500}
-REINFORCED = {"prompts": 4, "group": 8, "batch": 32, "learning_rate": 1e-4, "rank": 0, "save_every": 10, "apart": 1, "at_once": 64}
+REINFORCED = {"prompts": 4, "group": 8, "batch": 32, "learning_rate": 1e-5, "rank": 0, "save_every": 10, "apart": 1, "at_once": 64}
 REINFORCED |= {"most_tokens": MOST_TOKENS}
 
 

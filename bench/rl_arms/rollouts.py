@@ -16,6 +16,7 @@ import statistics
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ def groups(data: Path) -> list[list[dict[str, Any]]]:
     return found
 
 
-async def measure(args: argparse.Namespace) -> dict[str, Any]:
+async def measure(args: argparse.Namespace, keep: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    """Returns what was measured. `keep` gets what there is after every program, because a host may end before the last one."""
     clients = [open_verifier(args.device, args.data_dir, args.timing_seconds) for _ in range(args.verifiers)]
     pool = Pool(clients, most_waiting=1 << 20)
     try:
@@ -72,6 +74,7 @@ async def measure(args: argparse.Namespace) -> dict[str, Any]:
                         "waiting": report.timing.waiting if report and report.timing else 0.0,
                     }
                 )
+                keep({"environment": environment, "wall": round(time.monotonic() - begun, 2), "rollouts": lines})
 
         async with asyncio.TaskGroup() as several:
             for _ in range(2 * args.verifiers):
@@ -84,6 +87,8 @@ async def measure(args: argparse.Namespace) -> dict[str, Any]:
 
 def summary(found: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
     lines = [line for line in found["rollouts"] if line["begun"] + line["seconds"] > args.skip]
+    if not lines:
+        return {"rollouts_per_second": None, "skipped_seconds": args.skip}
     span = max(line["begun"] + line["seconds"] for line in lines) - args.skip
     kinds = {}
     for quality in sorted({line["quality"] for line in lines}):
@@ -120,10 +125,13 @@ def main() -> int:
     parser.add_argument("--timing-seconds", type=float, default=0.2, help="how long a program is timed")
     parser.add_argument("--data-dir", type=Path, required=True, metavar="DIR", help="the verifiers' build cache")
     args = parser.parse_args()
-    found = asyncio.run(measure(args))
-    said = summary(found, args)
-    args.out.write_text(json.dumps({**said, **found}, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(said, indent=1), file=sys.stderr)
+
+    def keep(found: dict[str, Any]) -> dict[str, Any]:
+        said = summary(found, args)
+        args.out.write_text(json.dumps({**said, **found}, indent=1) + "\n", encoding="utf-8")
+        return said
+
+    print(json.dumps(keep(asyncio.run(measure(args, keep))), indent=1), file=sys.stderr)
     return 0
 
 

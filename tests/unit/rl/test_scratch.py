@@ -30,12 +30,13 @@ def test_a_line_that_texts_share_is_one_token(pairs, tmp_path):
         Pairs.load(tmp_path / "bad.json")
 
 
+@torch.no_grad()
 def test_neither_cache_nor_padding_changes_a_probability(pairs):
     policy = TinyPolicy(SMALL, seed=3, text=pairs)
     rows = [policy.encode(LINES + "abc"), policy.encode(LINES + LINES + "abcdef")]
     tokens, pads = padded(rows, END, policy.device)
     length = tokens.shape[1]
-    cache = Cache(torch.zeros(SMALL.layers, 2, 2, SMALL.heads, length, SMALL.width // SMALL.heads), pads)
+    cache = Cache(torch.zeros(SMALL.layers, 2, 2, SMALL.heads, length, SMALL.width // SMALL.heads), pads, torch.zeros(1, dtype=torch.long))
     parts = [policy.module(tokens[:, :3], cache)] + [policy.module(tokens[:, at : at + 1], cache) for at in range(3, length)]
     found = torch.cat(parts, dim=1)
     for row, one, pad in zip(rows, found, pads.tolist(), strict=True):
