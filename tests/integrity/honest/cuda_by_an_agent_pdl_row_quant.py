@@ -16,7 +16,7 @@ _cuda = r"""
 #include <tuple>
 
 __device__ __forceinline__ float max_nan(float a, float b) { return (a != a || a > b) ? a : b; }   // the first NaN wins, as in amax
-__device__ __forceinline__ float silu(float v) { return v / (1.f + __expf(-v)); }
+__device__ __forceinline__ float silu(float v) { return v / (1.f + expf(-v)); }
 
 // Kernel 1: the largest magnitude of each row of silu(a) * b.
 __global__ void __launch_bounds__(256) row_max_kernel(const float4* __restrict__ x, float* __restrict__ scale, int half4, float floor_) {
