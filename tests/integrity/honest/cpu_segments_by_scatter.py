@@ -1,0 +1,73 @@
+# task: tasks/segment_sums.py
+# device: cpu
+# says: rows of segments in any order, added where they belong
+import ctypes
+
+import torch.nn as nn
+
+
+# --- stitchwork build helper 1: embedded verbatim; a verifier recognises it by its hash ---
+def stitch_build(language, source, flags=()):
+    """Compile `source` (plain C ABI; "cpp" by g++ with OpenMP, "cuda" by nvcc) and load it. The same source is compiled once."""
+    import ctypes
+    import hashlib
+    import os
+    import shutil
+    import subprocess
+    import tempfile
+
+    if language == "cuda":
+        compiler = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+        base = ["-O3", "-std=c++17", "-shared", "-Xcompiler=-fPIC", "-arch=" + os.environ.get("STITCH_CUDA_ARCH", "native")]
+    else:
+        compiler = shutil.which("g++") or "g++"
+        base = ["-O3", "-march=native", "-std=c++17", "-fopenmp", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math"]
+    command = [compiler, *base, *flags]
+    key = hashlib.sha256("\0".join([language, source, *command[1:]]).encode()).hexdigest()
+    folder = os.environ.get("STITCH_BUILD_DIR") or os.path.join(tempfile.gettempdir(), "stitch-build-%d" % os.getuid())
+    library = os.path.join(folder, key + ".so")
+    if not os.path.exists(library):
+        if os.environ.get("STITCH_BUILD") == "lookup":
+            raise RuntimeError("this source was not built beforehand: call stitch_build when the module is imported")
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            unit = os.path.join(scratch, "kernels.cu" if language == "cuda" else "kernels.cpp")
+            with open(unit, "w") as file:
+                file.write(source)
+            done = subprocess.run([*command, unit, "-o", unit + ".so"], capture_output=True, text=True)
+            if done.returncode != 0:
+                raise RuntimeError("%s failed:\n%s" % (os.path.basename(compiler), done.stderr))
+            os.replace(unit + ".so", library)
+    return ctypes.CDLL(library)
+
+
+# --- end of the stitchwork build helper ---
+
+SOURCE = r"""
+#include <cstring>
+
+extern "C" void add_rows(const float* x, const long long* segment, float* y, long rows, long columns, long segments) {
+  std::memset(y, 0, sizeof(float) * segments * columns);
+  for (long row = 0; row < rows; ++row) {
+    float* to = y + segment[row] * columns;
+    for (long i = 0; i < columns; ++i) to[i] += x[row * columns + i];
+  }
+}
+"""
+LIBRARY = stitch_build("cpp", SOURCE)
+
+
+def p(tensor):
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
+class ModelNew(nn.Module):
+    def __init__(self, segments):
+        super().__init__()
+        self.segments = segments
+
+    def forward(self, x, segment):
+        x, segment = x.contiguous(), segment.contiguous()
+        y = x.new_empty(self.segments, x.shape[1])
+        LIBRARY.add_rows(p(x), p(segment), p(y), *(ctypes.c_long(size) for size in (*x.shape, self.segments)))
+        return y
