@@ -17,7 +17,7 @@ from agents.roles import digest, measured, of_diagnosis, of_reference
 from agents.roles.best_program import best_text
 from agents.roles.evidence import wrong_tensors
 from agents.roles.fragments import half_products
-from agents.roles.group_rows import group_line
+from agents.roles.group_rows import group_line, group_rows
 from agents.roles.host_cost import at_call_time, host_text
 from agents.roles.kernel_floors import KernelFloor, bounds_text, filled, products_text
 from agents.roles.llm_coder import unapplied
@@ -30,7 +30,7 @@ from agents.settings import Settings
 from agents.strategies import Facts, by_name
 from compiler import DeviceFigures, Options
 from compiler.families.product import half_cuda
-from verifier.graph import Capture, GroupSizes
+from verifier.graph import Capture, GroupSizes, KeyRows
 from verifier.jobs import HostCalls, KernelProfile
 from verifier.parties.capturing.capture import capture
 from verifier.profiling.diagnosing.call_time import call_time
@@ -302,6 +302,12 @@ def test_the_rows_of_groups_are_told_with_the_tiles_that_they_fill():
     assert group_line(few).startswith(f"{told}65, 64, 0, 128 (tiles of 64 rows: 5, 80% full; tiles of 128 rows: 3, 67% full)")
     many = GroupSizes(source="offsets in input 1", rows=[0] * 2 + [64] * 30)
     assert "0 to 64, median 64, in 32 groups, 2 without any" in group_line(many)
+
+
+def test_the_rows_of_a_key_are_told():
+    found = Capture(task="t", mode="train", key_rows=[KeyRows(source="index_add of 300 rows at 20 keys", median=15.0, most=31, empty=1)])
+    [said] = group_rows(found)
+    assert said.endswith("(index_add of 300 rows at 20 keys): median 15, at most 31, none at 1 of them.")
 
 
 class Batched(torch.nn.Module):
