@@ -151,9 +151,23 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
 
 
 def kinds_text(kinds: Sequence[str]) -> str:
-    """Returns the kinds of a group's operators, and the number of those that are left out of a long list."""
+    """Returns the kinds of a group's operators. In a long list, those of one pass of an unrolled loop stand once, with the number of passes; otherwise
+    the number of those that are left out follows."""
+    if len(kinds) > MOST_KINDS and (length := pass_of(kinds)):
+        passes = len(kinds) // length
+        rest = f", then {', '.join(kinds[passes * length :])}" if len(kinds) % length else ""
+        return f"{passes} times ({', '.join(kinds[:length])}){rest}"
     more = f" and {len(kinds) - MOST_KINDS} more" if len(kinds) > MOST_KINDS else ""
     return f"{', '.join(kinds[:MOST_KINDS])}{more}"
+
+
+def pass_of(kinds: Sequence[str]) -> int:
+    """Returns the number of operators in one pass of a loop if the list repeats them to its end, except for less than a pass that follows, or 0."""
+    for length in range(1, min(MOST_KINDS, len(kinds) // 2) + 1):
+        whole = len(kinds) // length * length
+        if all(kinds[at] == kinds[at - length] for at in range(length, whole)):
+            return length
+    return 0
 
 
 def chained(compiled: Compiled) -> set[str]:

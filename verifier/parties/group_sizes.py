@@ -42,7 +42,7 @@ class Choosing(TorchDispatchMode):
         """Notes the rows by key unless every key gets equally many, or at most one, as where rows are put in their places."""
         if not isinstance(dimension, int) or not index.numel() or not result.dim():
             return
-        while index.dim() > 1:  # the same keys for each element of a row, or none that a row has
+        if index.dim() > 1:  # the same keys for each element of a row, or none that a row has
             rest = index.movedim(dimension, 0).flatten(1)
             if not bool((rest == rest[:, :1]).all()):
                 return
