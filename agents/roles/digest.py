@@ -151,8 +151,8 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
 
 
 def kinds_text(kinds: Sequence[str]) -> str:
-    """Returns the kinds of a group's operators. In a long list, those of one pass of an unrolled loop stand once, with the number of passes; otherwise
-    the number of those that are left out follows."""
+    """Returns the kinds of a group's operators. If the list is long, those of one pass of an unrolled loop stand once, with the number of passes;
+    otherwise, the number of those that are left out follows."""
     if len(kinds) > MOST_KINDS and (length := pass_of(kinds)):
         passes = len(kinds) // length
         rest = f", then {', '.join(kinds[passes * length :])}" if len(kinds) % length else ""
