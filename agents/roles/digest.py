@@ -253,9 +253,9 @@ def untouched_text(attempt: Attempt) -> str:
     said = "The program below carries out none of it: all of its device time is in PyTorch and its libraries."
     if NOT_CAPTURED in attempt.edit.source:
         said += (
-            " It says that the model could not be captured: that held when it was written. The graph behind this plan is captured, so its steps can"
+            " It says that the model could not be captured: that held when it was written. The graph behind this plan is captured, so its groups can "
+            "be carried out as planned: by `optimise`, several or all of them in one program. `re-plan` is for a plan that is wrong."
         )
-        said += " be carried out as planned."
     return said
 
 

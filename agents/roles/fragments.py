@@ -29,6 +29,19 @@ def fragments_text(strategies: Iterable[Strategy], figures: DeviceFigures, progr
     )
 
 
+def products_note(names: Iterable[str], figures: DeviceFigures) -> str:
+    """Returns what a plan or a diagnosis must know of products of full precision on tensor cores: what three of fp16 need, and the code that the
+    Coder is given. Returns "" if the strategy is not among the `names` or the device has no wgmma."""
+    if SPLIT not in names or figures.capability != warpgroup.ARCHITECTURE:
+        return ""
+    # the error is that of candidate 3 for 06_experts_in_a_loop in bench/results/agents-strong.tar.gz, on an H100
+    return (
+        f"For `{SPLIT}` by three of fp16, each row of an operand (or a row's part in a block of K, in an epilogue that holds no whole row) is scaled by "
+        "an exact power of two and cut into two halves, which take as many bytes as fp32. A mixture of experts with rows scaled so (K of 1,024 and "
+        "2,816) erred by 15 % of its bound. The Coder gets tested device functions and layouts for wgmma, and none for bulk copies (TMA) or mbarriers."
+    )
+
+
 def half_products() -> str:
     """Says how products of fp16 by wgmma differ from those of TF32, with both operands in shared memory, as `half_cuda` lays them out."""
     return (

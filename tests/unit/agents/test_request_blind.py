@@ -148,7 +148,7 @@ def test_a_result_that_is_off_by_little_is_not_called_a_different_computation():
     found = wrong(OFF)
     assert bounds.CHAOTIC == defects.CHAOTIC
     assert wrong_result_text(found.report).startswith(f"{BY_LITTLE}: 5.5e-04 of its value, in 2 of 96 elements.")
-    assert wrong_result_text(found.report).endswith("compute what leads to it as eager does")  # this state is compared with eager's
+    assert wrong_result_text(found.report).endswith("as eager does, by its operators if in doubt")  # this state is compared with eager's
     output = wrong(OFF.replace("buffer was not updated as the task does", "out"))
     assert wrong_result_text(output.report).endswith("check the order and the width of the sums that lead to it first")
     said = of_diagnosis.diagnosis_text(diagnosed(situation(found), found))
