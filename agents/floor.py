@@ -28,6 +28,7 @@ _RUN = re.compile(r"\b(g\d+)\s*(?:-|–|to)\s*(g\d+)\b(?:\s+every\s+([1-9]\d*))?
 LOOPS = ("pool", "scan", "order")  # families of kernels without products
 PARTS = 3  # products of 16 bits that make up one of fp32
 SPLIT = "three of fp16 after exact scaling, which keep as many bits and which the policy allows as well, within the error bound"
+FEWEST_ROWS, WORTH_PADDING = 8, 1.1  # the narrowest tile of a product on tensor cores, and the least ratio of padded rows to rows that is told
 STEP_US = 1.0  # time of one exchange of a recurrent state between blocks, through the L2 cache
 UNITS: dict[Arithmetic, str] = {
     "fp32": "fp32 units", "3xtf32": "tensor cores, each fp32 product as three of TF32", "tf32": "tensor cores in TF32",
@@ -113,8 +114,9 @@ def operations(compiled: Compiled, capture: Capture) -> int | None:
     return floor_of_task(compiled, capture).flops or capture.flops
 
 
-def steps_text(dependent_steps: int, exchanges: int = 1, figures: DeviceFigures | None = None) -> str:
-    """Says what the floor leaves out. `exchanges` is the number of products and reductions in a step that depend on one another."""
+def steps_text(dependent_steps: int, exchanges: int = 1, figures: DeviceFigures | None = None, rows: int = 0) -> str:
+    """Says what the floor leaves out. `exchanges` is the number of products and reductions in a step that depend on one another, `rows` that of the
+    rows of its products (0: unknown)."""
     if not dependent_steps:
         return (
             "It counts bytes and products alone, in this arithmetic and as the task's operators stand (a cheaper split or less work goes below it): "
@@ -132,8 +134,17 @@ def steps_text(dependent_steps: int, exchanges: int = 1, figures: DeviceFigures 
         f"It counts bytes and products alone and no dependent steps: {dependent_steps:,} steps of a recurrence follow each other here, and where "
         f"the state is spread over blocks and exchanged through L2, {each} {cost}, "
         f"{duration(dependent_steps * exchanges * step_us / 1e3)} together. That is an estimate for one way to do it and no floor: an "
-        f"exchange within a cluster, through distributed shared memory, or within a block avoids L2 ({near}).{fewer}"
+        f"exchange within a cluster, through distributed shared memory, or within a block avoids L2 ({near}).{fewer}{padding(rows)}"
     )
+
+
+def padding(rows: int) -> str:
+    """Says how much longer products of so few rows take on tensor cores than the floor assumes; "" if that is little."""
+    padded = -(-rows // FEWEST_ROWS) * FEWEST_ROWS
+    if not rows or padded < WORTH_PADDING * rows:
+        return ""
+    longer = f"{padded / rows:.2g} times the floor's time"
+    return f" A step's products have {rows} rows, which tensor cores pad to {padded}: there they take at least {longer}."
 
 
 def multiplies(group: Group) -> bool:

@@ -133,7 +133,7 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
             "product multiplies each row by its group's weights, and an index, a division and a sum at an index fetch, assign and return rows."
         )
     if capture is not None and (facts := task_facts(capture)).dependent_steps:
-        lines.append(steps_text(facts.dependent_steps, facts.exchanges, compiled.figures))
+        lines.append(steps_text(facts.dependent_steps, facts.exchanges, compiled.figures, facts.step_rows))
     alike: dict[str, list[Group]] = {}
     waiting = chained(compiled)
     for group in plan.groups:

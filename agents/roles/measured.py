@@ -125,7 +125,7 @@ def over_floor(attempt: Attempt, situation: Situation) -> str:
     facts = task_facts(situation.capture) if situation.capture is not None else TaskFacts()
     steps = facts.dependent_steps
     figures = plan.data.figures if plan is not None and isinstance(plan.data, Compiled) else None
-    said = f"{said}. {steps_text(steps, facts.exchanges, figures)}{_in_groups(situation)}".removesuffix(".")
+    said = f"{said}. {steps_text(steps, facts.exchanges, figures, facts.step_rows)}{_in_groups(situation)}".removesuffix(".")
     times = f"{said}. This program takes {report.timing.program_ms / known:.1f} times that floor{_over_split(situation, report.timing.program_ms)}"
     spent = call_time(report, attempt.profile)
     if spent is None:
