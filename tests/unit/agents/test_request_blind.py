@@ -12,7 +12,7 @@ from test_requests import H200, JOB, compiled, group, passed, situation
 from agents.floor import faster, floor_of, steps_text
 from agents.roles import digest, measured, of_diagnosis, of_kernels
 from agents.roles.best_program import best_text
-from agents.roles.fragments import fragments_text
+from agents.roles.fragments import fragments_text, shown_primitives
 from agents.roles.host_cost import spent_text
 from agents.roles.kernel_floors import products_text
 from agents.roles.llm_verifier import left_text
@@ -86,7 +86,7 @@ def test_products_taken_out_of_a_recurrence_count_for_all_its_steps():
 
 def test_the_layout_of_wgmma_is_shown_where_it_can_be_used():
     strategies = [by_name("split-product")]
-    assert warpgroup.PRIMITIVES in fragments_text(strategies, H200, "") and warpgroup.SHARED.startswith(warpgroup.PRIMITIVES)
+    assert shown_primitives() in fragments_text(strategies, H200, "") and warpgroup.SHARED.startswith(warpgroup.PRIMITIVES)
     assert fragments_text(strategies, H200, 'asm("wgmma.mma_async")') == "", "the program shows it"
     assert fragments_text([by_name("fuse-block")], H200, "") == ""
     assert fragments_text(strategies, H200.model_copy(update={"capability": (8, 0)}), "") == ""

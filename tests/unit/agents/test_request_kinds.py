@@ -16,7 +16,7 @@ from agents.floor import floor_of, steps_text
 from agents.roles import digest, measured, of_diagnosis, of_reference
 from agents.roles.best_program import best_text
 from agents.roles.evidence import wrong_tensors
-from agents.roles.fragments import half_products
+from agents.roles.fragments import HALF, half_products
 from agents.roles.group_rows import group_line, group_rows
 from agents.roles.host_cost import at_call_time, host_text
 from agents.roles.kernel_floors import KernelFloor, bounds_text, filled, products_text
@@ -380,8 +380,8 @@ def test_a_step_of_a_recurrence_says_how_long_its_warps_wait():
 def test_products_of_fp16_by_wgmma_are_told_as_the_compiler_lays_them_out():
     text = half_products()
     assert "line * 128 + ((k / 8 ^ line % 8) << 4)" in text and "return DEPTH_INNER ? line * 128 + ((k / 8 ^ line % 8) << 4)" in half_cuda.COPIES
-    assert "1ull << 16 | 64ull << 32 | 1ull << 62" in text and "1024ull >> 4 << 32 | 1ull << 62" in half_cuda.GROUP_HEAD
-    assert "m64n128k16.f32.f16.f16" in text and "m64n128k16.f32.f16.f16" in half_cuda.group_product("float16", 128)
+    assert "1ull << 16 | 64ull << 32 | 1ull << 62" in HALF and "1024ull >> 4 << 32 | 1ull << 62" in half_cuda.GROUP_HEAD
+    assert "m64n128k16.f32.f16.f16" in HALF and "m64n128k16.f32.f16.f16" in half_cuda.group_product("float16", 128)
 
 
 def test_the_clock_rate_is_given_where_it_is_known():

@@ -1,0 +1,59 @@
+"""What requests say of products on tensor cores: the code that a Coder is given, what three of fp16 need, padding, and floors by bytes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from test_requests import H200
+
+from agents.floor import floor_of, padding, steps_text
+from agents.roles.fragments import HALF, products_note, shown_primitives
+from agents.strategies.how_to import how_tos
+from compiler.families.product import warpgroup
+from verifier.parties.capturing.capture import capture
+from verifier.profiling.diagnosing.task_facts import task_facts
+
+
+def test_products_of_tf32_and_fp16_share_the_list_of_their_sums():
+    shown = shown_primitives()
+    places, listed = warpgroup.sums_of(warpgroup.COLUMNS)
+    assert shown.count("#define SUM_PLACES ") == 1 and shown.count("#define SUMS ") == 1 and shown.count('"+f"(sum[63])') == 1
+    expanded = shown.replace(" \\\n", "\n").replace(HALF, "")
+    expanded = expanded.replace(f"#define SUM_PLACES {places}\n#define SUMS {listed}\n", "")
+    assert expanded.replace("SUM_PLACES", places).replace(": SUMS", f": {listed}") == warpgroup.PRIMITIVES, "nothing else differs from tested code"
+
+
+def test_a_plan_is_told_what_the_coder_is_given():
+    said = products_note(["fuse-block", "split-product"], H200)
+    assert "erred by 15 % of its bound" in said and "none for bulk copies (TMA) or mbarriers" in said
+    assert products_note(["fuse-block"], H200) == "" and products_note(["split-product"], H200.model_copy(update={"capability": (8, 0)})) == ""
+
+
+@pytest.mark.parametrize(("power", "kept"), [(0, 23), (10, 23), (16, 22)])
+def test_two_halves_of_a_scaled_element_keep_the_bits_that_the_how_to_says(power, kept):
+    assert (
+        "into [2^14, 2^15)" in how_tos()["split-product"].cuda
+        and "down to 2^-16 of the row's largest keep 22 bits" in how_tos()["split-product"].cuda
+    )
+    x = torch.rand(20_000, generator=torch.Generator().manual_seed(0)).add(1).mul(2.0 ** (14 - power))
+    high = x.half()
+    back = high.double() + (x - high.float()).half().double()
+    assert ((back - x.double()).abs() / x).max() <= 2.0**-kept
+
+
+def test_a_step_with_few_rows_is_padded_on_tensor_cores():
+    assert "have 10 rows, which tensor cores pad to 16: there they take at least 1.6 times the floor's time" in steps_text(512, 1, H200, 10)
+    assert padding(64) == "" and padding(63) == "" and padding(0) == "" and "pad to 8" in padding(1)
+
+
+def test_the_rows_of_a_step_are_the_batch_of_a_recurrent_layer():
+    sequence = torch.randn(12, 10, 8)
+    assert task_facts(capture(torch.nn.GRU(8, 8), [sequence], "a task", "train")).step_rows == 10
+    assert task_facts(capture(torch.nn.GRU(8, 8, batch_first=True), [sequence], "a task", "train")).step_rows == 12
+
+
+def test_a_floor_says_where_bytes_take_longer_than_three_products_of_fp16():
+    found = floor_of(200 * 10**6, 11 * 10**9, H200, "fp32-strict")
+    assert 0 < found.split_ms < found.memory_ms < found.compute_ms
+    assert found.says().endswith("within the error bound, where the bytes then take longer)")
+    assert "take longer" not in floor_of(10**6, 11 * 10**9, H200, "fp32-strict").says()
