@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
-from test_requests import H200
+from test_requests import H200, compiled, group, passed, profile, situation
 
 from agents.floor import floor_of, padding, steps_text
+from agents.roles import measured
 from agents.roles.fragments import HALF, products_note, shown_primitives
+from agents.roles.llm_coder import places_told
+from agents.roles.of_reference import profile_text
 from agents.strategies.how_to import how_tos
+from compiler import Options
 from compiler.families.product import warpgroup
+from verifier.jobs import HostCalls, KernelProfile, Moved
 from verifier.parties.capturing.capture import capture
 from verifier.profiling.diagnosing.task_facts import task_facts
+from verifier.report import Trial
 
 
 def test_products_of_tf32_and_fp16_share_the_list_of_their_sums():
@@ -57,3 +65,37 @@ def test_a_floor_says_where_bytes_take_longer_than_three_products_of_fp16():
     assert 0 < found.split_ms < found.memory_ms < found.compute_ms
     assert found.says().endswith("within the error bound, where the bytes then take longer)")
     assert "take longer" not in floor_of(10**6, 11 * 10**9, H200, "fp32-strict").says()
+
+
+def test_shares_of_the_reference_are_of_kernels_with_copies_beside_them():
+    host = HostCalls(device_us=860, kernel_us=762, copies={"DtoH": Moved(count=41, us=96, bytes=236)}, fills=Moved(count=3, us=3, bytes=4608))
+    kernels = [KernelProfile(name="k", own=False, calls=5, total_us=3810, mean_us=762, share=1.0)]
+    said = profile_text(profile(host=host, kernels=kernels))
+    assert "Shares are of the time in kernels (copies and fills take 99 us a call beside it):" in said
+    assert "Shares are of the time in kernels:" in profile_text(profile(host=HostCalls(device_us=516, kernel_us=516), kernels=kernels))
+
+
+def test_groups_are_not_told_beside_a_plan_with_larger_steps():
+    found, groups = passed(), [group(f"g{n}", ["mul"], 10**9) for n in (1, 2, 3)]
+    known = situation(found, plan=compiled(*groups))
+    assert "3 groups fused by itself" in measured.over_floor(found, known)
+    known.plan.payload["steps"] = [{"id": "s1", "operators": ["g1-g3"]}]
+    assert "fused by itself" not in measured.over_floor(found, known)
+
+
+def test_a_bound_of_one_or_more_is_explained():
+    found = passed()
+    found.report.trials = [Trial(name="task inputs 1", seed=1, ok=True, error=1.9, bound=8.2, norm="a norm")]
+    assert "Rounding alone moves outputs so far in this task" in measured.error_text(found.report)
+    found.report.trials[0].bound = 0.5
+    assert "Rounding alone" not in measured.error_text(found.report)
+
+
+def test_a_repair_lists_groups_once():
+    first, failed = passed(1), passed(2)
+    first.edit, failed.base = replace(first.edit, options=Options()), first
+    failed.report.status = "wrong_result"
+    known = situation(first, failed)
+    assert places_told(failed, known)
+    first.report.status = "wrong_result"
+    assert not places_told(failed, known), "without a best program, its groups stand nowhere else"
