@@ -194,6 +194,11 @@ def test_a_class_is_bound_only_by_what_counters_saw_busy():
     assert found.text.startswith("Nearest to its ceiling is arithmetic") and "without counters it is not known what else is busy" in found.text
     assert "31 % of the call on tensor cores" in found.text, "its machine code shows that it uses them"
     assert "12 tensor-core instructions in its code" in of_kernels.resources_text(blind, H200)
+    few = counted(metrics={**idle, counters.TENSOR_SHARE: 50.0})
+    few.profile.host.device_us = 480
+    few.profile.kernels[0].share = 0.41
+    said = diagnosed(situation(few, capture=capture), few).text
+    assert "the kernels with counters take 41 % of the device's time, too little to say what else is busy" in said and "without counters" not in said
 
 
 def test_a_product_without_counters_is_not_said_to_have_too_few_warps():
