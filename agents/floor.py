@@ -29,6 +29,7 @@ LOOPS = ("pool", "scan", "order")  # families of kernels without products
 PARTS = 3  # products of 16 bits that make up one of fp32
 SPLIT = "three of fp16 after exact scaling, which keep as many bits and which the policy allows as well, within the error bound"
 FEWEST_ROWS, WORTH_PADDING = 8, 1.1  # the narrowest tile of a product on tensor cores, and the least ratio of padded rows to rows that is told
+WORTH_ELEMENTS = 0.1  # minimum ratio of the time for elements of other operators to the floor at which it is told
 STEP_US = 1.0  # time of one exchange of a recurrent state between blocks, through the L2 cache
 UNITS: dict[Arithmetic, str] = {
     "fp32": "fp32 units", "3xtf32": "tensor cores, each fp32 product as three of TF32", "tf32": "tensor cores in TF32",
@@ -136,6 +137,18 @@ def steps_text(dependent_steps: int, exchanges: int = 1, figures: DeviceFigures 
         f"{duration(dependent_steps * exchanges * step_us / 1e3)} together. That is an estimate for one way to do it and no floor: an "
         f"exchange within a cluster, through distributed shared memory, or within a block avoids L2 ({near}).{fewer}{padding(rows)}"
     )
+
+
+def elements_text(elements: int | None, figures: DeviceFigures | None, floor_ms: float) -> str:
+    """Says how long operators other than products take at least, for the `elements` that they read or write, at one instruction of the fp32 units for
+    each; "" if that is little compared with the floor of `floor_ms` milliseconds."""
+    if not elements or figures is None:
+        return ""
+    least_ms = figures.compute_ms(2 * elements)  # a multiply-add is one instruction and two operations
+    if least_ms < WORTH_ELEMENTS * floor_ms:
+        return ""
+    took = f"{duration(least_ms)} at one instruction of the fp32 units for each"
+    return f" Its other operators handle {elements / 1e6:,.0f} million elements together: {took}."
 
 
 def padding(rows: int) -> str:

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agents.floor import floor_of_step, floor_of_task, size, steps_text
+from agents.floor import elements_text, floor_of_step, floor_of_task, size, steps_text
 from agents.roles.compiled import Compiled
 from agents.roles.edits import folded
 from agents.roles.host_cost import host_text
@@ -126,7 +126,8 @@ def over_floor(attempt: Attempt, situation: Situation) -> str:
     facts = task_facts(situation.capture) if situation.capture is not None else TaskFacts()
     steps = facts.dependent_steps
     figures = plan.data.figures if plan is not None and isinstance(plan.data, Compiled) else None
-    said = f"{said}. {steps_text(steps, facts.exchanges, figures, facts.step_rows)}{_in_groups(situation)}".removesuffix(".")
+    said = f"{said}. {steps_text(steps, facts.exchanges, figures, facts.step_rows)}{elements_text(facts.arithmetic, figures, known)}"
+    said = f"{said}{_in_groups(situation)}".removesuffix(".")
     times = f"{said}. This program takes {report.timing.program_ms / known:.1f} times that floor{_over_split(situation, report.timing.program_ms)}"
     spent = call_time(report, attempt.profile)
     if spent is None:

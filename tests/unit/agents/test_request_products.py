@@ -8,7 +8,7 @@ import pytest
 import torch
 from test_requests import H200, compiled, group, passed, profile, situation
 
-from agents.floor import floor_of, padding, steps_text
+from agents.floor import elements_text, floor_of, padding, steps_text
 from agents.roles import measured
 from agents.roles.fragments import HALF, products_note, shown_primitives
 from agents.roles.llm_coder import places_told
@@ -99,3 +99,13 @@ def test_a_repair_lists_groups_once():
     assert places_told(failed, known)
     first.report.status = "wrong_result"
     assert not places_told(failed, known), "without a best program, its groups stand nowhere else"
+
+
+def test_work_beside_products_is_told_where_it_counts_against_the_floor():
+    each = H200.fp32_gflops / 2 * 1e6  # instructions of the fp32 units in a millisecond
+    said = elements_text(int(0.02 * each), H200, 0.05)
+    assert (
+        said
+        == f" Its other operators handle {0.02 * each / 1e6:,.0f} million elements together: 20 us at one instruction of the fp32 units for each."
+    )
+    assert elements_text(int(0.02 * each), H200, 0.5) == "" and elements_text(None, H200, 0.5) == "" and elements_text(10**9, None, 0.5) == ""
