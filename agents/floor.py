@@ -115,9 +115,9 @@ def operations(compiled: Compiled, capture: Capture) -> int | None:
     return floor_of_task(compiled, capture).flops or capture.flops
 
 
-def steps_text(dependent_steps: int, exchanges: int = 1, figures: DeviceFigures | None = None, rows: int = 0) -> str:
+def steps_text(dependent_steps: int, exchanges: int = 1, figures: DeviceFigures | None = None, rows: int = 0, waits_known: bool = False) -> str:
     """Says what the floor leaves out. `exchanges` is the number of products and reductions in a step that depend on one another, `rows` that of the
-    rows of its products (0: unknown)."""
+    rows of its products (0: unknown). Where it is known how long a program waits in its steps, nothing is estimated for them."""
     if not dependent_steps:
         return (
             "It counts bytes and products alone, in this arithmetic and as the task's operators stand (a cheaper split or less work goes below it): "
@@ -130,10 +130,12 @@ def steps_text(dependent_steps: int, exchanges: int = 1, figures: DeviceFigures 
     step_us, cost = STEP_US, "about a microsecond (by flags; a grid-wide barrier up to 3)"
     if grid:
         step_us, cost = grid, f"{grid:.2g} us by a barrier of the grid (measured)"
+    counts = f"It counts bytes and products alone and no dependent steps: {dependent_steps:,} steps of a recurrence follow each other here"
+    if waits_known:
+        return f"{counts}.{padding(rows)}"
     near = "its cost is under Device" if figures is not None and figures.cluster_us else "its cost is not measured here"
     return (
-        f"It counts bytes and products alone and no dependent steps: {dependent_steps:,} steps of a recurrence follow each other here, and where "
-        f"the state is spread over blocks and exchanged through L2, {each} {cost}, "
+        f"{counts}, and where the state is spread over blocks and exchanged through L2, {each} {cost}, "
         f"{duration(dependent_steps * exchanges * step_us / 1e3)} together. That is an estimate for one way to do it and no floor: an "
         f"exchange within a cluster, through distributed shared memory, or within a block avoids L2 ({near}).{fewer}{padding(rows)}"
     )

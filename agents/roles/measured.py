@@ -126,17 +126,15 @@ def over_floor(attempt: Attempt, situation: Situation) -> str:
     facts = task_facts(situation.capture) if situation.capture is not None else TaskFacts()
     steps = facts.dependent_steps
     figures = plan.data.figures if plan is not None and isinstance(plan.data, Compiled) else None
-    said = f"{said}. {steps_text(steps, facts.exchanges, figures, facts.step_rows)}{elements_text(facts.arithmetic, figures, known)}"
+    spent = call_time(report, attempt.profile)
+    waits = exchange_share(attempt.profile, spent.device_us / steps) if steps and spent is not None else ""
+    left_out = steps_text(steps, facts.exchanges, figures, facts.step_rows, bool(waits))
+    said = f"{said}. {left_out}{elements_text(facts.arithmetic, figures, known)}"
     said = f"{said}{_in_groups(situation)}".removesuffix(".")
     times = f"{said}. This program takes {report.timing.program_ms / known:.1f} times that floor{_over_split(situation, report.timing.program_ms)}"
-    spent = call_time(report, attempt.profile)
     if spent is None:
         return f"{times}."
-    each = (
-        f" Its device time is {spent.device_us / steps:.3g} us a dependent step{exchange_share(attempt.profile, spent.device_us / steps)}."
-        if steps
-        else ""
-    )
+    each = f" Its device time is {spent.device_us / steps:.3g} us a dependent step{waits}." if steps else ""
     return f"{times}, its device time alone {spent.device_us / 1e3 / known:.1f} times.{each}"
 
 

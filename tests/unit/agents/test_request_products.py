@@ -54,6 +54,13 @@ def test_a_step_with_few_rows_is_padded_on_tensor_cores():
     assert padding(64) == "" and padding(63) == "" and padding(0) == "" and "pad to 8" in padding(1)
 
 
+def test_exchanges_are_not_estimated_where_the_waits_of_a_program_are_known():
+    short = steps_text(512, 1, H200, 10, waits_known=True)
+    assert short.startswith("It counts bytes and products alone and no dependent steps: 512 steps of a recurrence follow each other here. A step's")
+    assert "through L2" not in short and "pad to 16" in short
+    assert "through L2" in steps_text(512, 1, H200, 10)
+
+
 def test_the_rows_of_a_step_are_the_batch_of_a_recurrent_layer():
     sequence = torch.randn(12, 10, 8)
     assert task_facts(capture(torch.nn.GRU(8, 8), [sequence], "a task", "train")).step_rows == 10
