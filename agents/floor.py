@@ -66,7 +66,7 @@ class Floor:
             cores = UNITS[self.arithmetic].partition(",")[0] if brief else UNITS[self.arithmetic]
             rates += [f"{duration(self.compute_ms)} on {cores}"] if self.arithmetic != "fp32" else []
             if self.split_ms and self.bound == "compute" and not brief:
-                rates.append(f"{duration(self.split_ms)} as {SPLIT}{', where the bytes then take longer' if self.split_ms < self.memory_ms else ''}")
+                rates.append(f"{duration(self.split_ms)} as {SPLIT}{'; then the bytes take longer' if self.split_ms < self.memory_ms else ''}")
             parts.append(f"{flops_text(self.flops)} take {', '.join(rates)}")
         return f"{duration(self.ms)} at least ({'; '.join(parts) or 'nothing to move or to compute is known'})"
 

@@ -70,7 +70,7 @@ def test_the_rows_of_a_step_are_the_batch_of_a_recurrent_layer():
 def test_a_floor_says_where_bytes_take_longer_than_three_products_of_fp16():
     found = floor_of(200 * 10**6, 11 * 10**9, H200, "fp32-strict")
     assert 0 < found.split_ms < found.memory_ms < found.compute_ms
-    assert found.says().endswith("within the error bound, where the bytes then take longer)")
+    assert found.says().endswith("within the error bound; then the bytes take longer)")
     assert "take longer" not in floor_of(10**6, 11 * 10**9, H200, "fp32-strict").says()
 
 
