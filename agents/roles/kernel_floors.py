@@ -14,7 +14,7 @@ from agents.roles.names import short_name
 from agents.roles.situation import Attempt, Situation
 from compiler import Options
 from compiler.planning.cost import duration, groups_of_kernels
-from verifier.graph import Capture
+from verifier.graph import GROUPED, Capture
 from verifier.jobs import KernelProfile, Profile
 from verifier.profiling.diagnosing.task_facts import task_facts
 from verifier.profiling.nsight import counters
@@ -141,7 +141,8 @@ def in_batches(capture: Capture) -> bool:
     structure = task_facts(capture).structure
     if structure is None:
         return True
-    return not structure.groups and (structure.products is None or any(product.batch > 1 for product in structure.products))
+    grouped = structure.operators is not None and GROUPED in structure.operators
+    return not grouped and (structure.products is None or any(product.batch > 1 for product in structure.products))
 
 
 def filled(capture: Capture) -> str:

@@ -19,7 +19,7 @@ from agents.roles.evidence import wrong_tensors
 from agents.roles.fragments import HALF, half_products
 from agents.roles.group_rows import group_line, group_rows
 from agents.roles.host_cost import at_call_time, host_text
-from agents.roles.kernel_floors import KernelFloor, bounds_text, filled, products_text
+from agents.roles.kernel_floors import KernelFloor, bounds_text, filled, in_batches, products_text
 from agents.roles.llm_coder import unapplied
 from agents.roles.llm_planner import taught
 from agents.roles.llm_verifier import LlmVerifier
@@ -323,7 +323,9 @@ class Batched(torch.nn.Module):
 def test_the_rows_of_a_fixed_capacity_that_were_routed_are_told():
     found = capture(Batched(), [torch.zeros(4, 10, 8), torch.randn(32, 4)], "a task", "eval")
     assert filled(found) == "; of the 40 rows of products over groups, at most 32 were routed to one in a call"
-    assert filled(found.model_copy(update={"group_sizes": []})) == ""
+    assert filled(found.model_copy(update={"group_sizes": []})) == "" and in_batches(found)
+    single = capture(torch.nn.Linear(8, 8), [torch.zeros(4, 8)], "a task", "eval")
+    assert not in_batches(single), "no group, so nothing that stays empty"
 
 
 # Tensors of a wrong result
