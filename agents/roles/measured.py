@@ -32,6 +32,7 @@ WORTH_A_FLOOR = 0.02  # minimum share of the device's time at which a kernel's f
 TOGETHER, WORTH_A_SUM = 2, 0.05  # minimum number of an operator's kernels, and minimum share of the device's time, at which their sum is shown
 BEYOND = 1.5  # the traffic of the plan's groups is mentioned if it is at least this multiple of the task's own traffic
 UNRELATED = 1.0  # a bound from here on allows outputs as large as their difference to the reference, so it is explained
+MANY_STEPS = 4  # dependent steps of a launch from which on its stalls tell what their exchanges cost
 AT_BOUND = 0.9  # minimum share of its bound at which an error is explained
 
 
@@ -128,7 +129,9 @@ def over_floor(attempt: Attempt, situation: Situation) -> str:
     figures = plan.data.figures if plan is not None and isinstance(plan.data, Compiled) else None
     spent = call_time(report, attempt.profile)
     waits = exchange_share(attempt.profile, spent.device_us / steps) if steps and spent is not None else ""
-    left_out = steps_text(steps, facts.exchanges, figures, facts.step_rows, bool(waits))
+    launches = attempt.profile.launches_per_iteration if attempt.profile is not None else None
+    inside = launches is not None and launches < steps / MANY_STEPS  # the steps follow each other within kernels, which wait for exchanges
+    left_out = steps_text(steps, facts.exchanges, figures, facts.step_rows, inside and bool(waits))
     said = f"{said}. {left_out}{elements_text(facts.arithmetic, figures, known)}"
     said = f"{said}{_in_groups(situation)}".removesuffix(".")
     times = f"{said}. This program takes {report.timing.program_ms / known:.1f} times that floor{_over_split(situation, report.timing.program_ms)}"

@@ -15,7 +15,8 @@ from verifier.graph import GroupSizes, KeyRows
 
 MOST_GROUPS = 512  # more candidates than that are a vocabulary or classes, not groups
 LEAST_ROWS = 4  # minimum number of rows a group on average
-MOST_SOURCES = 4
+MOST_SOURCES = 4  # that are told of each kind
+MOST_KEYED = 16  # numbers of rows and keys that are looked at
 KEYED = ("index_add", "index_reduce", "scatter_add", "scatter_reduce")  # operators whose arguments are result, dimension, keys and rows
 CHOICES = {"topk": 1, "argmax": 0, "multinomial": 0}  # operators that choose among the last dimension's entries; which of their outputs has indices
 
@@ -27,7 +28,11 @@ class Choosing(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         self.found: dict[str, GroupSizes] = {}
-        self.keyed: dict[tuple[int, int], KeyRows] = {}  # by the numbers of rows and keys
+        self.keyed: dict[tuple[int, int], KeyRows | None] = {}  # by the numbers of rows and keys; null: every key has equally many rows
+
+    @property
+    def key_rows(self) -> list[KeyRows]:
+        return [rows for rows in self.keyed.values() if rows is not None][:MOST_SOURCES]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -42,16 +47,19 @@ class Choosing(TorchDispatchMode):
         """Notes the rows by key unless every key gets equally many, or at most one, as where rows are put in their places."""
         if not isinstance(dimension, int) or not index.numel() or not result.dim():
             return
+        rows, keys = index.shape[dimension] if index.dim() > 1 else index.numel(), result.shape[dimension]
+        if (rows, keys) in self.keyed or len(self.keyed) == MOST_KEYED:
+            return
         if index.dim() > 1:  # the same keys for each element of a row, or none that a row has
             rest = index.movedim(dimension, 0).flatten(1)
             if not bool((rest == rest[:, :1]).all()):
                 return
             index = rest[:, 0]
-        rows, keys = index.numel(), result.shape[dimension]
-        counts = torch.bincount(index, minlength=keys)
-        if keys < 2 or (rows, keys) in self.keyed or len(self.keyed) == MOST_SOURCES or int(counts.max()) <= max(int(counts.min()), 1):
+        if int(index.min()) < 0:
             return
-        self.keyed[rows, keys] = KeyRows(
+        counts = torch.bincount(index, minlength=keys)
+        even = int(counts.max()) <= max(int(counts.min()), 1)
+        self.keyed[rows, keys] = None if even else KeyRows(
             source=f"{name} of {rows:,} rows at {keys:,} keys", median=float(counts.median()), most=int(counts.max()),
             empty=int((counts == 0).sum()),
         )  # fmt: skip
