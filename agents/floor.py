@@ -28,6 +28,8 @@ _RUN = re.compile(r"\b(g\d+)\s*(?:-|–|to)\s*(g\d+)\b(?:\s+every\s+([1-9]\d*))?
 LOOPS = ("pool", "scan", "order")  # families of kernels without products
 PARTS = 3  # products of 16 bits that make up one of fp32
 SPLIT = "three of fp16 after exact scaling, which keep as many bits and which the policy allows as well, within the error bound"
+FEWEST_ROWS, WORTH_PADDING = 8, 1.1  # the narrowest tile of a product on tensor cores, and the least ratio of padded rows to rows that is told
+WORTH_ELEMENTS = 0.1  # minimum ratio of the time for elements of other operators to the floor at which it is told
 STEP_US = 1.0  # time of one exchange of a recurrent state between blocks, through the L2 cache
 UNITS: dict[Arithmetic, str] = {
     "fp32": "fp32 units", "3xtf32": "tensor cores, each fp32 product as three of TF32", "tf32": "tensor cores in TF32",
@@ -63,7 +65,8 @@ class Floor:
             rates = [f"{duration(self.fp32_ms)} on fp32 units"] if self.arithmetic in ("fp32", "3xtf32") else []
             cores = UNITS[self.arithmetic].partition(",")[0] if brief else UNITS[self.arithmetic]
             rates += [f"{duration(self.compute_ms)} on {cores}"] if self.arithmetic != "fp32" else []
-            rates += [f"{duration(self.split_ms)} as {SPLIT}"] if self.split_ms and self.bound == "compute" and not brief else []
+            if self.split_ms and self.bound == "compute" and not brief:
+                rates.append(f"{duration(self.split_ms)} as {SPLIT}{'; then the bytes take longer' if self.split_ms < self.memory_ms else ''}")
             parts.append(f"{flops_text(self.flops)} take {', '.join(rates)}")
         return f"{duration(self.ms)} at least ({'; '.join(parts) or 'nothing to move or to compute is known'})"
 
@@ -112,8 +115,9 @@ def operations(compiled: Compiled, capture: Capture) -> int | None:
     return floor_of_task(compiled, capture).flops or capture.flops
 
 
-def steps_text(dependent_steps: int, exchanges: int = 1, figures: DeviceFigures | None = None) -> str:
-    """Says what the floor leaves out. `exchanges` is the number of products and reductions in a step that depend on one another."""
+def steps_text(dependent_steps: int, exchanges: int = 1, figures: DeviceFigures | None = None, rows: int = 0, waits_known: bool = False) -> str:
+    """Says what the floor leaves out. `exchanges` is the number of products and reductions in a step that depend on one another, `rows` that of the
+    rows of its products (0: unknown). Where it is known how long a program waits in its steps, nothing is estimated for them."""
     if not dependent_steps:
         return (
             "It counts bytes and products alone, in this arithmetic and as the task's operators stand (a cheaper split or less work goes below it): "
@@ -126,13 +130,36 @@ def steps_text(dependent_steps: int, exchanges: int = 1, figures: DeviceFigures 
     step_us, cost = STEP_US, "about a microsecond (by flags; a grid-wide barrier up to 3)"
     if grid:
         step_us, cost = grid, f"{grid:.2g} us by a barrier of the grid (measured)"
+    counts = f"It counts bytes and products alone and no dependent steps: {dependent_steps:,} steps of a recurrence follow each other here"
+    if waits_known:
+        return f"{counts}.{padding(rows)}"
     near = "its cost is under Device" if figures is not None and figures.cluster_us else "its cost is not measured here"
     return (
-        f"It counts bytes and products alone and no dependent steps: {dependent_steps:,} steps of a recurrence follow each other here, and where "
-        f"the state is spread over blocks and exchanged through L2, {each} {cost}, "
+        f"{counts}, and where the state is spread over blocks and exchanged through L2, {each} {cost}, "
         f"{duration(dependent_steps * exchanges * step_us / 1e3)} together. That is an estimate for one way to do it and no floor: an "
-        f"exchange within a cluster, through distributed shared memory, or within a block avoids L2 ({near}).{fewer}"
+        f"exchange within a cluster, through distributed shared memory, or within a block avoids L2 ({near}).{fewer}{padding(rows)}"
     )
+
+
+def elements_text(elements: int | None, figures: DeviceFigures | None, floor_ms: float) -> str:
+    """Says how long operators other than products take at least, for the `elements` that they read or write, at one instruction of the fp32 units for
+    each; "" if that is little compared with the floor of `floor_ms` milliseconds."""
+    if not elements or figures is None:
+        return ""
+    least_ms = figures.compute_ms(2 * elements)  # a multiply-add is one instruction and two operations
+    if least_ms < WORTH_ELEMENTS * floor_ms:
+        return ""
+    took = f"{duration(least_ms)} at one instruction of the fp32 units for each"
+    return f" Its other operators handle {elements / 1e6:,.0f} million elements together: {took}."
+
+
+def padding(rows: int) -> str:
+    """Says how much longer products of so few rows take on tensor cores than the floor assumes; "" if that is little."""
+    padded = -(-rows // FEWEST_ROWS) * FEWEST_ROWS
+    if not rows or padded < WORTH_PADDING * rows:
+        return ""
+    longer = f"{padded / rows:.2g} times the floor's time"
+    return f" A step's products have {rows} rows, which tensor cores pad to {padded}: there they take at least {longer}."
 
 
 def multiplies(group: Group) -> bool:

@@ -105,6 +105,15 @@ class GroupSizes(BaseModel):
     rows: list[int]  # by group
 
 
+class KeyRows(BaseModel):
+    """How many rows an operator adds up at each key, in one call with the task's own inputs."""
+
+    source: str  # "index_add of 300,000 rows at 20,000 keys"
+    median: float  # the lower of two
+    most: int
+    empty: int  # number of keys without any row
+
+
 class Capture(BaseModel):
     """The result of the `capture` job. `graph` is null, with a reason, if torch.export could not capture the model."""
 
@@ -116,4 +125,5 @@ class Capture(BaseModel):
     bytes_min: int | None = None  # bytes of inputs and weights read once, plus outputs written once
     seconds: float = 0.0
     group_sizes: list[GroupSizes] = []  # if the model routes rows to groups
+    key_rows: list[KeyRows] = []  # if the model adds up rows by key, such as the edges of a node
     library: dict[str, str] = {}  # sources of library classes used in the model, by qualified name

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
 
-from agents.decisions.tree import ROOT, Node, Tree
+from agents.decisions.tree import MOST_TRIES, ROOT, Node, Tree
 from agents.roles.replies import Long, Names, Strict, Title, UnusableReply, said
 
 MOST_NEW = 6  # new nodes per script
@@ -23,7 +23,7 @@ MOST_PARTS = 4  # maximum number of parts of a split
 MOST_OPERATIONS = 24
 LIMITS = (
     f"A script has at most {MOST_OPERATIONS} operations and adds at most {MOST_NEW} nodes; a split has at most {MOST_PARTS} steps; "
-    f"a tree has at most {MOST_OPEN} open nodes."
+    f"a tree has at most {MOST_OPEN} open nodes, and a node at most {MOST_TRIES} attempts, repairs included."
 )
 ROOM = {"title": 200, "text": 6000}  # in characters; longer text is truncated, with a note
 

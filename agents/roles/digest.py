@@ -133,7 +133,7 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
             "product multiplies each row by its group's weights, and an index, a division and a sum at an index fetch, assign and return rows."
         )
     if capture is not None and (facts := task_facts(capture)).dependent_steps:
-        lines.append(steps_text(facts.dependent_steps, facts.exchanges, compiled.figures))
+        lines.append(steps_text(facts.dependent_steps, facts.exchanges, compiled.figures, facts.step_rows))
     alike: dict[str, list[Group]] = {}
     waiting = chained(compiled)
     for group in plan.groups:
@@ -151,9 +151,23 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
 
 
 def kinds_text(kinds: Sequence[str]) -> str:
-    """Returns the kinds of a group's operators, and the number of those that are left out of a long list."""
+    """Returns the kinds of a group's operators. If the list is long, those of one pass of an unrolled loop stand once, with the number of passes;
+    otherwise, the number of those that are left out follows."""
+    if len(kinds) > MOST_KINDS and (length := pass_of(kinds)):
+        passes = len(kinds) // length
+        rest = f", then {', '.join(kinds[passes * length :])}" if len(kinds) % length else ""
+        return f"{passes} times ({', '.join(kinds[:length])}){rest}"
     more = f" and {len(kinds) - MOST_KINDS} more" if len(kinds) > MOST_KINDS else ""
     return f"{', '.join(kinds[:MOST_KINDS])}{more}"
+
+
+def pass_of(kinds: Sequence[str]) -> int:
+    """Returns the number of operators in one pass of a loop if the list repeats them to its end, except for less than a pass that follows, or 0."""
+    for length in range(1, min(MOST_KINDS, len(kinds) // 2) + 1):
+        whole = len(kinds) // length * length
+        if all(kinds[at] == kinds[at - length] for at in range(length, whole)):
+            return length
+    return 0
 
 
 def chained(compiled: Compiled) -> set[str]:
@@ -239,9 +253,9 @@ def untouched_text(attempt: Attempt) -> str:
     said = "The program below carries out none of it: all of its device time is in PyTorch and its libraries."
     if NOT_CAPTURED in attempt.edit.source:
         said += (
-            " It says that the model could not be captured: that held when it was written. The graph behind this plan is captured, so its steps can"
+            " It says that the model could not be captured: that held when it was written. The graph behind this plan is captured, so its groups can "
+            "be carried out as planned: by `optimise`, several or all of them in one program. `re-plan` is for a plan that is wrong."
         )
-        said += " be carried out as planned."
     return said
 
 

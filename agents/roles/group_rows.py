@@ -1,18 +1,26 @@
-"""Says how many rows each group of a grouped product gets (each expert, for example), because the width of its tiles depends on that."""
+"""Says how many rows each group of a grouped product gets (each expert, for example), because the width of its tiles depends on that, and how many
+rows are added up at a key (each node of a graph, for example), because that decides whether a warp, a block or atomics fit."""
 
 from __future__ import annotations
 
 from statistics import median
 
-from verifier.graph import Capture, GroupSizes
+from verifier.graph import Capture, GroupSizes, KeyRows
 
 LISTED = 16  # maximum number of groups whose rows are listed one by one
 TILES = (64, 128)  # heights of the tiles of products on tensor cores
 
 
 def group_rows(capture: Capture | None) -> list[str]:
-    """Returns a line for each source of groups that a capture has counted."""
-    return [group_line(sizes) for sizes in capture.group_sizes if sum(sizes.rows)] if capture is not None else []
+    """Returns a line for each source of groups, and for each operator that adds up rows by key, that a capture has counted."""
+    if capture is None:
+        return []
+    return [*(group_line(sizes) for sizes in capture.group_sizes if sum(sizes.rows)), *map(key_line, capture.key_rows)]
+
+
+def key_line(rows: KeyRows) -> str:
+    empty = f", none at {rows.empty:,} of them" if rows.empty else ""
+    return f"Rows a key, counted in one call with the task's inputs ({rows.source}): median {rows.median:g}, at most {rows.most:,}{empty}."
 
 
 def group_line(sizes: GroupSizes) -> str:

@@ -14,7 +14,7 @@ from agents.roles.names import short_name
 from agents.roles.situation import Attempt, Situation
 from compiler import Options
 from compiler.planning.cost import duration, groups_of_kernels
-from verifier.graph import Capture
+from verifier.graph import GROUPED, Capture
 from verifier.jobs import KernelProfile, Profile
 from verifier.profiling.diagnosing.task_facts import task_facts
 from verifier.profiling.nsight import counters
@@ -122,12 +122,27 @@ def products_text(attempt: Attempt, situation: Situation, floors: Mapping[str, K
         said = f"In the kernels with counters, tensor cores are busy for {duration(spent_ms)} of a call, "
         said += f"{spent_ms / whole.compute_ms:.2f} times as long as the task's products need. "
     if whole.arithmetic == "3xtf32" and (compiled.figures.capability or (0, 0))[0] == 9:
-        usual = f"{BY_WGMMA} times as long is usual by wgmma and {BY_MMA} times by mma.sync, half of that with three products of 16 bits"
+        usual = (
+            f"{BY_WGMMA} times as long is usual for three of TF32 by wgmma and {BY_MMA} times by mma.sync, {BY_WGMMA / 2:.2f} and {BY_MMA / 2:.2f} "
+            "times for three of 16 bits"
+        )
     else:
         usual = "About as long is usual"
-    said = f"{said}{usual}; clearly longer is padding of tiles, rows that the task does not have, or work done twice. "
-    said += "What the products need is counted by the shapes of the task's operators, with every row of a fixed capacity (also one that stays empty"
+    said = f"{said}{usual}; clearly longer is padding of tiles, rows that the task does not have, or work done twice."
+    if not in_batches(situation.capture):
+        return said
+    said += " What the products need is counted by the shapes of the task's operators, with every row of a fixed capacity (also one that stays empty"
     return f"{said}{filled(situation.capture)}): a program that skips such rows would have less."
+
+
+def in_batches(capture: Capture) -> bool:
+    """Returns whether the task may have products over groups of fixed capacity: batched ones, or ones of unknown shape. Products over groups whose
+    sizes depend on data are counted with the rows that there are."""
+    structure = task_facts(capture).structure
+    if structure is None:
+        return True
+    grouped = structure.operators is not None and GROUPED in structure.operators
+    return not grouped and (structure.products is None or any(product.batch > 1 for product in structure.products))
 
 
 def filled(capture: Capture) -> str:

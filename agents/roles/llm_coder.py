@@ -170,7 +170,7 @@ class LlmCoder:
             "device": of_device.device_text(compiled.figures),
             "reference": digest.reference_text(situation),
             "plan": digest.plan_text(situation.planned.payload),
-            "step": self._step(situation, parent),
+            "step": "" if failed is not None and places_told(failed, situation) else self._step(situation, parent),
             "program": digest.shown_text(digest.shown_program(passed, order(advice))) if passed else digest.program_text(source) if source else "",
             "next_step": digest.step_text(steps.following(situation), compiled),
             "measured": measured.measured_text(passed, situation) if passed else "",
@@ -186,6 +186,11 @@ class LlmCoder:
             "precision_rules": part(f"precision_{settings.precision.replace('-', '_')}"),
             "notes": await notes_for(span, "coder"),
         }
+
+
+def places_told(failed: Attempt, situation: Situation) -> bool:
+    """Returns whether the best program is the compiler's program that a failed one was made from, whose groups the request then lists with it."""
+    return situation.step is None and failed.edit.idea is None and situation.best is not None and began(failed) is situation.best
 
 
 def unapplied(strategies: Sequence[Strategy], parent: Attempt | None, advice: Advice | None) -> list[Strategy]:

@@ -15,6 +15,7 @@ from agents.memory import Memory, recall
 from agents.roles import digest, measured, of_device, of_kernels, of_reference
 from agents.roles.compiled import Compiled
 from agents.roles.exchange import converse, notes_for
+from agents.roles.fragments import products_note
 from agents.roles.host_cost import spent_text
 from agents.roles.planner import payload_of
 from agents.roles.prompts import part
@@ -135,7 +136,9 @@ class LlmPlanner:
             "reference": digest.reference_text(situation),
             "profile": of_reference.profile_text(situation.reference, measured.eager_ms(situation)),
             "floors": digest.floors_text(compiled, situation),
-            "strategies": digest.catalogue_text(allowed),
+            "strategies": "\n\n".join(
+                filter(None, (digest.catalogue_text(allowed), products_note([strategy.name for strategy in allowed], compiled.figures)))
+            ),
             "language_rules": part(f"language_{language}"),
             "precision_rules": part(f"precision_{situation.settings.precision.replace('-', '_')}"),
             "notes": await notes_for(span, "planner"),

@@ -16,6 +16,7 @@ from agents.roles.best_program import best_text
 from agents.roles.compiled import Compiled
 from agents.roles.evidence import tried_text
 from agents.roles.exchange import converse, notes_for
+from agents.roles.fragments import products_note
 from agents.roles.prompts import part
 from agents.roles.replies import DiagnosisReply, JudgementReply, UnusableReply, parse
 from agents.roles.rules_verifier import by_rules, crowded_out, diagnosed, open_methods, plain_enough, refinable, scarce, unmeasured
@@ -84,13 +85,14 @@ class LlmVerifier:
             return ruled if ruled.route == "stop" else Advice(ruled.diagnosis, "stop", "No applicable optimization left; stopped early.")
         query = f"{of_best.bottleneck} {' '.join(fault.name for fault in of_best.faults)} {' '.join(titles(offered))}"
         values, passages = await self._values(span, situation, best, query)
+        methods = methods_text(offered, {*named_in(best.edit.source), *refinable(situation)})
         values |= {
             "measured": measured.measured_text(best, situation),
             "resources": of_kernels.resources_text(best, situation.planned.data.figures),
             "lost": measured.lost_text(best, situation),
             "next_step": digest.step_text(steps.following(situation), situation.planned.data),
             "diagnosis": of_diagnosis.diagnosis_text(of_best),
-            "methods": methods_text(offered, {*named_in(best.edit.source), *refinable(situation)}),
+            "methods": "\n\n".join(filter(None, (methods, products_note(offered, situation.planned.data.figures)))),
             "precision_rules": part(f"precision_{situation.settings.precision.replace('-', '_')}"),
             "routes": f"{', '.join(routes)}. {left_text(span.run.settings, attempt, routes)}",
         }

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agents.floor import floor_of_step, floor_of_task, size, steps_text
+from agents.floor import elements_text, floor_of_step, floor_of_task, size, steps_text
 from agents.roles.compiled import Compiled
 from agents.roles.edits import folded
 from agents.roles.host_cost import host_text
@@ -31,6 +31,8 @@ LOST_LINES = 120  # number of diff lines shown between the best program and the 
 WORTH_A_FLOOR = 0.02  # minimum share of the device's time at which a kernel's floor is shown
 TOGETHER, WORTH_A_SUM = 2, 0.05  # minimum number of an operator's kernels, and minimum share of the device's time, at which their sum is shown
 BEYOND = 1.5  # the traffic of the plan's groups is mentioned if it is at least this multiple of the task's own traffic
+UNRELATED = 1.0  # a bound from here on allows outputs as large as their difference to the reference, so it is explained
+MANY_STEPS = 4  # dependent steps of a launch from which on its stalls tell what their exchanges cost
 AT_BOUND = 0.9  # minimum share of its bound at which an error is explained
 
 
@@ -125,16 +127,17 @@ def over_floor(attempt: Attempt, situation: Situation) -> str:
     facts = task_facts(situation.capture) if situation.capture is not None else TaskFacts()
     steps = facts.dependent_steps
     figures = plan.data.figures if plan is not None and isinstance(plan.data, Compiled) else None
-    said = f"{said}. {steps_text(steps, facts.exchanges, figures)}{_in_groups(situation)}".removesuffix(".")
-    times = f"{said}. This program takes {report.timing.program_ms / known:.1f} times that floor{_over_split(situation, report.timing.program_ms)}"
     spent = call_time(report, attempt.profile)
+    waits = exchange_share(attempt.profile, spent.device_us / steps) if steps and spent is not None else ""
+    launches = attempt.profile.launches_per_iteration if attempt.profile is not None else None
+    inside = launches is not None and launches < steps / MANY_STEPS  # the steps follow each other within kernels, which wait for exchanges
+    left_out = steps_text(steps, facts.exchanges, figures, facts.step_rows, inside and bool(waits))
+    said = f"{said}. {left_out}{elements_text(facts.arithmetic, figures, known)}"
+    said = f"{said}{_in_groups(situation)}".removesuffix(".")
+    times = f"{said}. This program takes {report.timing.program_ms / known:.1f} times that floor{_over_split(situation, report.timing.program_ms)}"
     if spent is None:
         return f"{times}."
-    each = (
-        f" Its device time is {spent.device_us / steps:.3g} us a dependent step{exchange_share(attempt.profile, spent.device_us / steps)}."
-        if steps
-        else ""
-    )
+    each = f" Its device time is {spent.device_us / steps:.3g} us a dependent step{waits}." if steps else ""
     return f"{times}, its device time alone {spent.device_us / 1e3 / known:.1f} times.{each}"
 
 
@@ -172,6 +175,9 @@ def _in_groups(situation: Situation) -> str:
     if not isinstance(compiled, Compiled) or not least:
         return ""
     moved = sum(group.bytes for group in compiled.plan.groups)
+    payload = situation.plan.payload if situation.plan is not None else {}
+    if 0 < len(payload.get("steps") or []) + int(payload.get("more") or 0) < len(compiled.plan.groups):
+        return ""  # the plan's steps are larger than the compiler's groups
     if len(compiled.plan.groups) < 2 or moved < BEYOND * least:
         return ""
     apart = duration(compiled.figures.memory_ms(moved))
@@ -198,6 +204,7 @@ def error_text(report: Report) -> str:
     said = f"Error: at most {worst.error:.3g} of a bound of {worst.bound:.3g} in {worst.name!r} ({100 * share:.0f} % of it{own}), as {worst.norm}."
     if worst.allowed:
         said += f" {100 * worst.decided:.3g} % of the elements were decided otherwise than by PyTorch, of {100 * worst.allowed:.3g} % allowed."
+    said += " Rounding alone moves outputs so far in this task, which is why the bound is that wide." if (worst.bound or 0.0) >= UNRELATED else ""
     others = [portion for portion, trial in known if trial is not worst]
     if share < AT_BOUND:
         return said

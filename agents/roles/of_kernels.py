@@ -41,7 +41,7 @@ STALLS = {  # meanings of Nsight Compute's stall reasons
     "membar": "a memory fence",
     "mio_throttle": "a full queue of shared-memory and special instructions",
     "no_instruction": "the next instruction to arrive",
-    "short_scoreboard": "results of shared memory or of special functions",
+    "short_scoreboard": "results of shared memory, shuffles or special functions",
     "sleeping": "a nanosleep",
     "tex_throttle": "a full queue of texture instructions",
     "warpgroup_arrive": "the other warps of a warpgroup, before wgmma",

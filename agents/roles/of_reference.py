@@ -14,6 +14,7 @@ from verifier.jobs import Profile
 from verifier.profiling.diagnosing.call_time import call_time
 from verifier.profiling.diagnosing.task_facts import task_facts
 
+WORTH_MOVING = 0.02  # minimum share of the device's time at which copies and fills are told beside kernels
 WAITS_FAULT = "needless-sync"  # the fault of a program, or of the reference, that waits for the device within a call
 
 
@@ -38,14 +39,20 @@ def profile_text(profile: Profile | None, call_ms: float | None = None) -> str:
     if profile.gap_us_p50 is not None:
         lines[-1] += f" Median gap between kernels under the profiler: {profile.gap_us_p50:.1f} us."
     top = sorted(profile.kernels, key=lambda k: -k.share)
-    of = "the device's time" if profile.host is not None else "the time in kernels"
-    lines += [f"Shares are of {of}:"] if top else []
+    lines += [f"Shares are of the time in kernels{_moving(profile)}:"] if top else []
     for kernel in top[:TOP_KERNELS]:
         calls = kernel.calls / max(profile.iterations, 1)
         lines.append(f"- {100 * kernel.share:.0f} %: {short_name(kernel.name)}, {calls:.0f} a call, {kernel.mean_us:.1f} us each")
     if len(top) > TOP_KERNELS:
         lines.append(f"- {100 * sum(k.share for k in top[TOP_KERNELS:]):.0f} % in {len(top) - TOP_KERNELS} more")
     return "\n".join(lines)
+
+
+def _moving(profile: Profile) -> str:
+    """Says how long copies and fills take in addition to kernels, if that is a noticeable part of the device's time."""
+    host = profile.host
+    us = sum(moved.us for moved in (*host.copies.values(), host.fills)) if host is not None else 0.0
+    return f" (copies and fills take {us:.0f} us a call beside it)" if host is not None and us >= WORTH_MOVING * host.device_us else ""
 
 
 def facts_of_reference(compiled: Compiled, situation: Situation) -> Facts:

@@ -94,6 +94,14 @@ def shortened(program: str, times: Mapping[str, float], wanted: str = "", room: 
     return Shortened(_without(program, left_out), {piece.name: program[piece.begin : piece.end] for piece in left_out})
 
 
+def kernel_text(program: str, name: str, most: int = 2500) -> str:
+    """Return the text of a kernel, or "" if the program has none of this name, has several, or if it is longer than `most` characters."""
+    found = [kernel for kernel in _KERNEL.finditer(program) if kernel["name"] == name]
+    close = _END.search(program, found[0].end()) if len(found) == 1 else None
+    text = program[found[0].start() : close.end()] if close is not None else ""
+    return text if len(text) <= most else ""
+
+
 def _time(piece: Piece, times: Mapping[str, float]) -> float:
     return sum(times.get(name, 0.0) for name in piece.kernels)
 

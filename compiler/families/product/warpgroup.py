@@ -41,8 +41,8 @@ template <int COUNT> struct Columns {};
 """
 
 
-def multiplication(columns: int) -> str:
-    """Prints an asynchronous product of 64 rows by `columns` columns (a multiple of 8) over a depth of 8."""
+def sums_of(columns: int) -> tuple[str, str]:
+    """Prints the places of a thread's sums of 64 rows by `columns` columns in an instruction, and the operands that stand for them."""
     sums = columns // 2
     registers = [", ".join(f'"+f"(sum[{at}])' for at in range(first, min(first + 8, sums))) for first in range(0, sums, 8)]
     listed = ",\n          ".join(registers)
@@ -50,7 +50,13 @@ def multiplication(columns: int) -> str:
     numbers[0], numbers[-1] = '"{' + numbers[0][1:], numbers[-1][:-3] + '}, "'
     if len(numbers) == 1:
         numbers = ['"{' + _places(0, sums) + '}, "']
-    given = "\n        ".join(numbers)
+    return "\n        ".join(numbers), listed
+
+
+def multiplication(columns: int) -> str:
+    """Prints an asynchronous product of 64 rows by `columns` columns (a multiple of 8) over a depth of 8."""
+    sums = columns // 2
+    given, listed = sums_of(columns)
     return f"""// sum = a * b, or sum += a * b, for 64 rows by {columns} columns over a depth of 8, by a warpgroup. `b` lies in shared memory: 8
 // columns of 16 bytes follow each other, the next 8 are EIGHT columns on, the next four elements of depth N columns.
 template <int N, int EIGHT = 8>

@@ -12,7 +12,7 @@ from test_requests import H200, JOB, compiled, group, passed, situation
 from agents.floor import faster, floor_of, steps_text
 from agents.roles import digest, measured, of_diagnosis, of_kernels
 from agents.roles.best_program import best_text
-from agents.roles.fragments import fragments_text
+from agents.roles.fragments import fragments_text, shown_primitives
 from agents.roles.host_cost import spent_text
 from agents.roles.kernel_floors import products_text
 from agents.roles.llm_verifier import left_text
@@ -86,7 +86,7 @@ def test_products_taken_out_of_a_recurrence_count_for_all_its_steps():
 
 def test_the_layout_of_wgmma_is_shown_where_it_can_be_used():
     strategies = [by_name("split-product")]
-    assert warpgroup.PRIMITIVES in fragments_text(strategies, H200, "") and warpgroup.SHARED.startswith(warpgroup.PRIMITIVES)
+    assert shown_primitives() in fragments_text(strategies, H200, "") and warpgroup.SHARED.startswith(warpgroup.PRIMITIVES)
     assert fragments_text(strategies, H200, 'asm("wgmma.mma_async")') == "", "the program shows it"
     assert fragments_text([by_name("fuse-block")], H200, "") == ""
     assert fragments_text(strategies, H200.model_copy(update={"capability": (8, 0)}), "") == ""
@@ -148,7 +148,7 @@ def test_a_result_that_is_off_by_little_is_not_called_a_different_computation():
     found = wrong(OFF)
     assert bounds.CHAOTIC == defects.CHAOTIC
     assert wrong_result_text(found.report).startswith(f"{BY_LITTLE}: 5.5e-04 of its value, in 2 of 96 elements.")
-    assert wrong_result_text(found.report).endswith("compute what leads to it as eager does")  # this state is compared with eager's
+    assert wrong_result_text(found.report).endswith("as eager does, by its operators if in doubt")  # this state is compared with eager's
     output = wrong(OFF.replace("buffer was not updated as the task does", "out"))
     assert wrong_result_text(output.report).endswith("check the order and the width of the sums that lead to it first")
     said = of_diagnosis.diagnosis_text(diagnosed(situation(found), found))

@@ -112,7 +112,7 @@ def test_counters_that_cover_a_part_are_not_those_of_the_whole_device_time():
     assert "busy while the device works" in diagnosed(known, found).text
     found.profile.kernels[0].share = 0.7
     found.profile.kernels.append(KernelProfile(name="topk", own=False, calls=5, total_us=600, mean_us=120, share=0.3))
-    assert "busy in the kernels with counters, 70 % of the device's time" in diagnosed(known, found).text
+    assert "busy in the kernels with counters, 70 % of the time in kernels" in diagnosed(known, found).text
 
 
 def test_a_request_without_a_measured_eager_says_between_what_a_call_lies():

@@ -108,9 +108,18 @@ def test_a_recurrence_says_the_steps_that_its_floor_does_not_count():
     graph = Graph.model_validate({"inputs": [{"name": "x", "kind": "user", "spec": spec, "index": 0}], "nodes": [lstm], "outputs": [{"ref": "lstm"}]})
     capture = Capture(task="t", mode="train", flops=10**9, bytes_min=42 * 10**6, graph=graph)
     assert task_facts(capture).dependent_steps == 6 * 512
-    found = counted()
+    found = counted(stalls={})
     said = measured.measured_text(found, situation(found, capture=capture))
     assert "no dependent steps: 3,072 steps of a recurrence" in said and "3.07 ms together" in said and "0.0996 us a dependent step" in said
+    waits = counted()
+    said = measured.measured_text(waits, situation(waits, capture=capture))
+    assert (
+        "3,072 steps of a recurrence follow each other here. " in said
+        and "3.07 ms together" not in said
+        and "exchanges of the state included" in said
+    )
+    waits.profile.launches_per_iteration = 3072.0
+    assert "3.07 ms together" in measured.measured_text(waits, situation(waits, capture=capture)), "a launch for each step says nothing of exchanges"
     assert "dependent" not in measured.measured_text(found, situation(found))
     capture.flops = 18 * 10**9
     found.profile.host.device_us = 480
@@ -194,6 +203,11 @@ def test_a_class_is_bound_only_by_what_counters_saw_busy():
     assert found.text.startswith("Nearest to its ceiling is arithmetic") and "without counters it is not known what else is busy" in found.text
     assert "31 % of the call on tensor cores" in found.text, "its machine code shows that it uses them"
     assert "12 tensor-core instructions in its code" in of_kernels.resources_text(blind, H200)
+    few = counted(metrics={**idle, counters.TENSOR_SHARE: 50.0})
+    few.profile.host.device_us = 480
+    few.profile.kernels[0].share = 0.41
+    said = diagnosed(situation(few, capture=capture), few).text
+    assert "the kernels with counters take 41 % of the time in kernels, too little to say what else is busy" in said
 
 
 def test_a_product_without_counters_is_not_said_to_have_too_few_warps():

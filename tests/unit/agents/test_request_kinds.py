@@ -16,10 +16,10 @@ from agents.floor import floor_of, steps_text
 from agents.roles import digest, measured, of_diagnosis, of_reference
 from agents.roles.best_program import best_text
 from agents.roles.evidence import wrong_tensors
-from agents.roles.fragments import half_products
-from agents.roles.group_rows import group_line
+from agents.roles.fragments import HALF, half_products
+from agents.roles.group_rows import group_line, group_rows
 from agents.roles.host_cost import at_call_time, host_text
-from agents.roles.kernel_floors import KernelFloor, bounds_text, filled, products_text
+from agents.roles.kernel_floors import KernelFloor, bounds_text, filled, in_batches, products_text
 from agents.roles.llm_coder import unapplied
 from agents.roles.llm_planner import taught
 from agents.roles.llm_verifier import LlmVerifier
@@ -30,7 +30,7 @@ from agents.settings import Settings
 from agents.strategies import Facts, by_name
 from compiler import DeviceFigures, Options
 from compiler.families.product import half_cuda
-from verifier.graph import Capture, GroupSizes
+from verifier.graph import Capture, GroupSizes, KeyRows
 from verifier.jobs import HostCalls, KernelProfile
 from verifier.parties.capturing.capture import capture
 from verifier.profiling.diagnosing.call_time import call_time
@@ -112,7 +112,8 @@ def test_a_kernel_says_how_long_its_products_need_tensor_cores():
     found, known = made_by_the_compiler()
     said = measured.measured_text(found, known)
     assert "floor of what it computes and hands on: 514 us, by its operations; tensor cores busy 1.40 times as long as its products need" in said
-    assert "0.85 times as long is usual by wgmma and 1.3 times by mma.sync" in said and "clearly longer is padding of tiles" in said
+    assert "0.85 times as long is usual for three of TF32 by wgmma and 1.3 times by mma.sync, 0.42 and 0.65 times for three of 16 bits" in said
+    assert "clearly longer is padding of tiles" in said
     assert "In the kernels with counters" not in said, "one figure is enough"
 
 
@@ -245,7 +246,8 @@ def test_a_program_without_a_kernel_of_its_own_carries_out_none_of_the_plan():
 
 def test_operators_of_a_group_are_all_named_or_counted():
     assert digest.kinds_text(["add"] * 14).count("add") == 14 and "more" not in digest.kinds_text(["add"] * 14)
-    assert digest.kinds_text(["add"] * 50).endswith(f" and {50 - digest.MOST_KINDS} more")
+    assert digest.kinds_text(["mul", *["add"] * 49]).endswith(f" and {50 - digest.MOST_KINDS} more")
+    assert digest.kinds_text([*["linear", "tanh"] * 30, "cat"]) == "30 times (linear, tanh), then cat", "the passes of an unrolled loop"
 
 
 def test_a_new_plan_is_told_the_best_programs_once():
@@ -303,6 +305,12 @@ def test_the_rows_of_groups_are_told_with_the_tiles_that_they_fill():
     assert "0 to 64, median 64, in 32 groups, 2 without any" in group_line(many)
 
 
+def test_the_rows_of_a_key_are_told():
+    found = Capture(task="t", mode="train", key_rows=[KeyRows(source="index_add of 300 rows at 20 keys", median=15.0, most=31, empty=1)])
+    [said] = group_rows(found)
+    assert said.endswith("(index_add of 300 rows at 20 keys): median 15, at most 31, none at 1 of them.")
+
+
 class Batched(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -315,7 +323,9 @@ class Batched(torch.nn.Module):
 def test_the_rows_of_a_fixed_capacity_that_were_routed_are_told():
     found = capture(Batched(), [torch.zeros(4, 10, 8), torch.randn(32, 4)], "a task", "eval")
     assert filled(found) == "; of the 40 rows of products over groups, at most 32 were routed to one in a call"
-    assert filled(found.model_copy(update={"group_sizes": []})) == ""
+    assert filled(found.model_copy(update={"group_sizes": []})) == "" and in_batches(found)
+    single = capture(torch.nn.Linear(8, 8), [torch.zeros(4, 8)], "a task", "eval")
+    assert not in_batches(single), "no group, so nothing that stays empty"
 
 
 # Tensors of a wrong result
@@ -372,8 +382,8 @@ def test_a_step_of_a_recurrence_says_how_long_its_warps_wait():
 def test_products_of_fp16_by_wgmma_are_told_as_the_compiler_lays_them_out():
     text = half_products()
     assert "line * 128 + ((k / 8 ^ line % 8) << 4)" in text and "return DEPTH_INNER ? line * 128 + ((k / 8 ^ line % 8) << 4)" in half_cuda.COPIES
-    assert "1ull << 16 | 64ull << 32 | 1ull << 62" in text and "1024ull >> 4 << 32 | 1ull << 62" in half_cuda.GROUP_HEAD
-    assert "m64n128k16.f32.f16.f16" in text and "m64n128k16.f32.f16.f16" in half_cuda.group_product("float16", 128)
+    assert "1ull << 16 | 64ull << 32 | 1ull << 62" in HALF and "1024ull >> 4 << 32 | 1ull << 62" in half_cuda.GROUP_HEAD
+    assert "m64n128k16.f32.f16.f16" in HALF and "m64n128k16.f32.f16.f16" in half_cuda.group_product("float16", 128)
 
 
 def test_the_clock_rate_is_given_where_it_is_known():

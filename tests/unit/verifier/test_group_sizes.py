@@ -33,6 +33,18 @@ def test_a_choice_among_many_or_with_few_rows_is_no_routing():
     assert sizes_of(Routed(64), torch.randn(8, 64)) == []
 
 
+class Summed(torch.nn.Module):
+    def forward(self, rows, keys):
+        spread = rows.new_zeros(5, rows.shape[1]).scatter_add(0, keys[:, None].expand_as(rows), rows)
+        return spread.index_add(0, torch.arange(5), spread), rows.new_zeros(5, rows.shape[1]).index_add_(0, keys, rows)
+
+
+def test_the_rows_that_are_added_up_at_a_key_are_counted():
+    keys = torch.tensor([0, 0, 0, 1, 1, 3, 4, 4])
+    [found] = capture(Summed(), [torch.randn(8, 3), keys], SOURCE, "eval").key_rows
+    assert (found.source, found.median, found.most, found.empty) == ("scatter_add of 8 rows at 5 keys", 2.0, 3, 1)
+
+
 def test_offsets_delimit_groups_but_numbers_that_count_do_not():
     offsets = torch.tensor([0, 7, 7, 20])
     found = offsets_among([torch.randn(20, 8), offsets, torch.arange(20), torch.tensor([3, 4, 5])])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from verifier.parties.library_code import MOST, library_code
+from verifier.parties.library_code import MOST, library_code, values_read
 from verifier.parties.operations import count_flops, recurrent_flops
 
 
@@ -61,3 +62,21 @@ def test_library_classes_are_shown_and_torchs_and_the_tasks_are_not(tmp_path, mo
         assert list(found) == ["some_library.Router"] and found["some_library.Router"].startswith("class Router")
     finally:
         sys.modules.pop("some_library", None)
+
+
+class Configured(nn.Module):
+    def __init__(self, noise, number):
+        super().__init__()
+        self.noise, self.number, self.act, self.weight = noise, number, nn.SiLU(), nn.Parameter(torch.zeros(2))
+        self.config = SimpleNamespace(eps=1e-5)
+
+    @property
+    def computed(self):
+        raise AssertionError("reading the values runs no code")
+
+
+def test_the_values_that_a_library_class_reads_are_given_where_its_modules_agree():
+    source = "self.act(x * self.weight + self.noise + self.config.eps) if self.training and self.noise > 0 else self.run(self.number, self.computed)"
+    alike, other = Configured(0.0, 1), Configured(0.0, 2)
+    assert values_read(source, [alike, other]) == "\n# In this model: self.act = SiLU(), self.noise = 0.0, self.config.eps = 1e-05\n"
+    assert "self.number = 1" in values_read(source, [alike]) and values_read("x + 1", [alike]) == ""

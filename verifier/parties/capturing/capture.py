@@ -68,6 +68,7 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
         choosing = Choosing()
         result.flops = count_flops(model, inputs, choosing)
         result.group_sizes = [*choosing.found.values(), *offsets_among(inputs)]
+        result.key_rows = choosing.key_rows
     result.library = library_code(model, type(model).__module__)
     result.seconds = time.perf_counter() - started
     return result

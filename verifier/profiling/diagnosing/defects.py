@@ -31,7 +31,10 @@ def wrong_result_text(report: Report) -> str:
     wrong = f", in {found[1]} of {found[2]} elements" if (found := COUNT.search(detail)) else ""
     first = "check the order and the width of the sums that lead to it first"
     if STATE in detail:  # outputs are held against fp64, but the state after many calls against eager's
-        first = "it is compared with eager PyTorch's, so more precise sums need not be closer: compute what leads to it as eager does"
+        first = (
+            "it is compared with eager PyTorch's, so more precise sums need not be closer: compute what leads to it as eager does, by its operators "
+            "if in doubt"
+        )
     return (
         f"{BY_LITTLE}: {off:.1e} {measure}{wrong}. Rounding that cancellation or a short sum magnifies looks like that (a variance of two nearly "
         f"equal numbers, for example), and so does a small defect; {first}"

@@ -340,12 +340,12 @@ def _sentence(
         arithmetic, own = where, f"{where}, {compute:.2f} times what {units_of} can do"
     least = f"the least traffic possible would take {100 * memory:.0f} % of the call"
     units_share, memory_share, counted = units or (0.0, 0.0, 0.0)
-    when = "while the device works" if counted >= ALL else f"in the kernels with counters, {100 * counted:.0f} % of the device's time"
+    when = "while the device works" if counted >= ALL else f"in the kernels with counters, {100 * counted:.0f} % of the time in kernels"
     if units is not None and max(memory, compute) < SETS_THE_PACE:
         least = f"L2 or DRAM is {100 * memory_share:.0f} % busy {when}; {least}" + (f", {own}" if compute >= TOLD else "")
         own = f"the multiprocessors' busiest unit is {100 * units_share:.0f} % busy {when}; {own}"
     elif units is None and max(memory, compute) < BOUND:
-        own, least = (f"{said}; without counters it is not known what else is busy" for said in (own, least))
+        own, least = (f"{said}; {_unknown(profile)}" for said in (own, least))
     else:
         least += "; what the program moves beyond it is not counted here"
     seen = ""
@@ -362,6 +362,14 @@ def _sentence(
         "latency": f"Latency bound: neither memory ({100 * memory:.0f} % of its bandwidth, by the least traffic) nor arithmetic ({arithmetic}, by "
         f"the task's operators) is at its ceiling{seen}{left}.",
     }[bottleneck]
+
+
+def _unknown(profile: Profile | None) -> str:
+    """Says why it is unknown how busy the units of the device are: no kernel has counters, or those that have them run for too short a time."""
+    counted = sum(kernel.share for kernel in profile.kernels if counters.read(kernel, counters.SM_SHARE) is not None) if profile else 0.0
+    if not counted:
+        return "without counters it is not known what else is busy"
+    return f"the kernels with counters take {100 * counted:.0f} % of the time in kernels, too little to say what else is busy"
 
 
 def _bytes(count: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from verifier.jobs import HostCalls, KernelProfile, Profile
 from verifier.profiling.diagnosing.cause import Cause, Ceilings, Evidence
 from verifier.profiling.diagnosing.task_facts import TaskFacts
+from verifier.profiling.own_kernels import base_name
 from verifier.report import Report
 
 HOST_FLOOR_US = 15.0  # unavoidable cost of a call: Python, one launch and the final wait
@@ -21,6 +22,7 @@ SHORT_US = 25.0  # maximum mean duration of a kernel that counts as short
 LARGE_COPY = 1 << 16  # bytes; a smaller copy is a value passing through the host
 ROOM = 1.2  # kernels run concurrently if together they need at most this multiple of the device's multiprocessors
 WAITS = f"besides the one that ends the call; each is taken to cost {WAIT_COSTS_US:.0f} us: the device runs empty until the host launches again"
+NAMED = 2  # number of kernels that are named as copying or filling memory
 FILLED = "blocks of the grid over multiprocessors"
 _COPIES = ("direct_copy_kernel", "CatArrayBatchedCopy", "copy_device_to_device", "copy_kernel", "contiguous_copy", "transpose_readWrite")
 _FILLS = ("FillFunctor", "fill_kernel", "zero_kernel")
@@ -137,9 +139,12 @@ def _moved(profile: Profile, host: HostCalls, fills: bool) -> Cause | None:
     if not count:
         return None
     what = "fills" if fills else "copies"
+    longest = sorted(kernels, key=lambda kernel: -kernel.total_us)[:NAMED]
+    named = ", ".join(f"{kernel.total_us / profile.iterations:.1f} in {base_name(kernel.name).rsplit('::', 1)[-1]}" for kernel in longest)
+    where = f"of {host.device_us:.0f} us on the device{f': {named}' if named else ''}"
     evidence = [
         Evidence(figure=f"{what} a call", value=round(count, 1), means="whole tensors, beside the program's own kernels"),
-        Evidence(figure=f"time in {what}", value=round(us, 1), unit="us", means=f"of {host.device_us:.0f} us on the device"),
+        Evidence(figure=f"time in {what}", value=round(us, 1), unit="us", means=where),
     ]
     says = "The program fills memory that it overwrites anyway." if fills else "Tensors are copied to another location or layout between kernels."
     return Cause(name="needless-fill" if fills else "needless-copy", lost_us=us, evidence=evidence, says=says)

@@ -44,6 +44,7 @@ class TaskFacts(BaseModel):
     reductions: bool = False  # true if the operators include reductions over rows
     dependent_steps: int = 0  # consecutive dependent steps of recurrent layers or unrolled loops; 0 if there is no recurrence
     exchanges: int = 1  # number of products and reductions in such a step that depend on each other, one after another
+    step_rows: int = 0  # rows of the products in a step, which is a recurrence's batch; 0 if unknown
     scores: bool | None = None  # whether a softmax lies between two products, with only pointwise operators and moves in between; null: unknown
     functions: bool | None = None  # whether the task has transcendental functions; null: unknown
     structure: Structure | None = None  # null: unknown
@@ -79,6 +80,7 @@ def task_facts(capture: Capture) -> TaskFacts:
     shapes = {entry.name: tuple(entry.spec.shape) for entry in graph.inputs if entry.spec is not None}
     shapes |= {node.name: tuple(node.outputs[0].shape) for node in graph.nodes if node.outputs}
     facts.structure = structure_of(graph, shapes)
+    facts.step_rows = _rows_of_layers(graph, shapes) if layers >= steps else min((p.m for p in facts.structure.products or []), default=0)
     facts.branches = max(_width(graph, [node for node in computing if kind_of(node) in PRODUCTS | REDUCTIONS]), _separate_outputs(graph))
     return facts
 
@@ -133,6 +135,16 @@ def _steps_of_layer(node: Node, shapes: Mapping[str, tuple[int, ...]]) -> int:
     layers, bidirectional, batch_first = int(node.args[-5]), node.args[-2], node.args[-1]
     steps = shape[1] if batch_first and len(shape) == 3 else shape[0]
     return steps * layers if bidirectional else steps + layers - 1
+
+
+def _rows_of_layers(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> int:
+    """Returns the smallest batch of the recurrent layers, or 0 if there is none with a known batch."""
+    found = []
+    for node in graph.nodes:
+        shape = shapes.get(inputs_of(node)[0], ()) if kind_of(node) in RECURRENT and node.op.endswith(".input") and inputs_of(node) else ()
+        if len(shape) == 3 and node.args:
+            found.append(shape[0] if node.args[-1] else shape[1])
+    return min(found, default=0)
 
 
 def _width(graph: Graph, heavy: list[Node]) -> int:

@@ -273,3 +273,9 @@ def test_shared_memory_that_the_driver_set_aside_is_a_limit_only_below_all_other
     assert residency(kernel(block=(128, 1, 1), metrics=STREAM | limits), 132, None).limits["shared memory"] == 2, "nothing else is known"
     measured = kernel(block=(128, 1, 1), registers=213, shared_bytes=73728, metrics=STREAM | limits | {c.OCCUPANCY_POSSIBLE: 12.5})
     assert measured.occupancy_limit == "registers"
+
+
+def test_copies_are_named_with_their_times():
+    moving = "void at::native::<unnamed>::CatArrayBatchedCopy_alignedK_contig<float, 4>(float *)"
+    [found] = [cause for cause in causes([kernel("a", metrics=STREAM), kernel(moving, us=112.0, own=False)]) if cause.name == "needless-copy"]
+    assert found.evidence[1].means == "of 148 us on the device: 112.0 in CatArrayBatchedCopy_alignedK_contig"
