@@ -14,11 +14,15 @@ from dataclasses import dataclass
 
 from verifier.report import ObservedKernel
 
-# Namespaces and name patterns that only libraries and torch's compiler use, wherever they are defined.
+# Namespaces and name patterns that only libraries and torch's compiler use, wherever they are defined. The compiler's names continue with "fused" or
+# a number; `triton_per_token_quant` is a name that people give.
 _LIBRARY = re.compile(
-    r"^(?:at::|c10::|torch::|cudnn|cublas|cusparse|cusolver|cufft|nccl|cask|xmma|cub::|thrust::|nvjet|"
-    r"sm\d+_|ampere_|volta_|turing_|maxwell_|hopper_|implicit_convolve|triton_(?:poi|per|red|tem|for|helpers)_|triton_$)"
+    r"^(?:at::|c10::|torch::|cudnn|cublas|cusparse|cusolver|cufft|nccl|cask|xmma|cub::|thrust::|nvjet|implicit_convolve|"
+    r"triton_helpers_|triton_(?:poi|per|red|tem|for)_(?:fused|_?\d|$)|triton_$)"
 )
+# Libraries assemble such kernels by machine, so their names carry an architecture and a tile, and traces show them without arguments. People name
+# kernels after an architecture too: `sm90_gemm`, `hopper_attention(float*)`.
+_ASSEMBLED = re.compile(r"^(?:sm\d+|ampere|volta|turing|maxwell|hopper)_(?=.*(?:xmma|\d+x\d+))")
 _LIBRARY_INSIDE = re.compile(r"cutlass_?_?\d+[a-z]?_|__5x_c|_cublas\b|cublas[A-Z]|cudnn::|at::native::|at::cuda::")
 _GLOBAL = re.compile(r"__global__\b(?P<head>[^;{}]*?)\b(?P<name>[A-Za-z_]\w*)\s*\((?!\s*\d+\s*[,)])", re.DOTALL)
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+\w+\((?P<arguments>[^)]*)\)", re.MULTILINE)
@@ -64,6 +68,8 @@ class OwnKernels:
                 pasted = pasted or any(isinstance(part, ast.Constant) and "__global__" in str(part.value) for part in node.values)
             elif isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(d) or "autotune" in ast.unparse(d) for d in node.decorator_list):
                 triton.add(node.name)
+            elif isinstance(node, ast.Call):
+                triton |= _jitted(node)
         return cls(frozenset(names), frozenset(triton), frozenset(words), pasted, tuple(symbols))
 
     @property
@@ -79,7 +85,7 @@ class OwnKernels:
     def owns(self, kernel: str) -> bool:
         """Returns whether a kernel (demangled, mangled or plain name) is the program's own."""
         base = base_name(kernel)
-        if _LIBRARY.match(base) or _LIBRARY_INSIDE.search(kernel):
+        if _by_a_library(kernel, base):
             return False
         if kernel in self.triton:
             return True
@@ -96,6 +102,17 @@ class OwnKernels:
     def short(kernel: str) -> str:
         """Returns the unqualified name by which `defined` lists a kernel."""
         return (qualified(kernel) if kernel.startswith("_Z") else base_name(kernel)).rsplit("::", 1)[-1]
+
+
+def _by_a_library(kernel: str, base: str) -> bool:
+    """Returns whether a kernel, whose qualified name is `base`, has a name that only a library or torch's compiler uses."""
+    assembled = kernel == base and not kernel.startswith("_Z") and _ASSEMBLED.match(base)
+    return bool(assembled or _LIBRARY.match(base) or _LIBRARY_INSIDE.search(kernel))
+
+
+def _jitted(node: ast.Call) -> set[str]:
+    """Returns the functions that a call such as `triton.jit(f)` turns into kernels."""
+    return {argument.id for argument in node.args if isinstance(argument, ast.Name)} if ast.unparse(node.func).split(".")[-1] == "jit" else set()
 
 
 def _native(text: str) -> bool:
@@ -174,7 +191,7 @@ def identifiers(symbol: str, words: frozenset[str]) -> bool:
 def is_own(kernel: str, own: frozenset[str]) -> bool:
     """Returns whether a kernel (demangled, mangled or plain name) is the program's own, based on names alone."""
     base = base_name(kernel)
-    if _LIBRARY.match(base) or _LIBRARY_INSIDE.search(kernel) or "2at6native" in kernel:
+    if _by_a_library(kernel, base) or "2at6native" in kernel:
         return False
     if base.rsplit("::", 1)[-1] in own:
         return True

@@ -118,3 +118,52 @@ def test_a_kernel_that_a_macro_names_by_its_argument_is_own():
     assert not OwnKernels.of(source, ("_Z4leftPf",)).owns("other(float*)")
     plain = source.replace("NAME(float", "named(float")
     assert not OwnKernels.of(plain, ("_Z4leftPf",)).owns("left(float*)")
+
+
+NAMED_BY_HARDWARE = """
+import triton
+
+SOURCE = r'''
+__global__ void __launch_bounds__(256) sm90_gemm_128x128(const float* a, float* b) { }
+__global__ void hopper_attention(const float* a, float* b) { }
+extern "C" __global__ void ampere_splitk(float* a) { }
+extern "C" __global__ void ampere_sgemm_128x64_tn(float* a) { }
+'''
+
+@triton.jit
+def sm90_quantise(x): pass
+
+@triton.jit
+def triton_per_token_quant(x): pass
+
+@triton.jit
+def triton_per_fused_add_0(x): pass
+
+@triton.jit
+def triton_red_3(x): pass
+
+def _softmax(x): pass
+
+softmax = triton.autotune(configs=[], key=[])(triton.jit(_softmax))
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "own"),
+    [
+        ("sm90_gemm_128x128(float const*, float*)", True),
+        ("_Z17sm90_gemm_128x128PKfPf", True),
+        ("hopper_attention(float const*, float*)", True),
+        ("ampere_splitk", True),
+        ("sm90_quantise", True),
+        ("triton_per_token_quant", True),
+        ("_softmax", True),
+        ("ampere_sgemm_128x64_tn", False),  # without arguments, this could be cuBLAS's kernel of the same name
+        ("sm90_gemm_128x128", False),
+        ("sm90_xmma_gemm_f32f32", False),
+        ("triton_per_fused_add_0", False),
+        ("triton_red_3", False),
+    ],
+)
+def test_a_kernel_that_is_named_after_an_architecture_may_be_own(kernel, own):
+    assert OwnKernels.of(NAMED_BY_HARDWARE, ("_Z17sm90_gemm_128x128PKfPf",)).owns(kernel) is own
