@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from verifier.build.artefacts import Artefacts
-from verifier.profiling.own_kernels import OwnKernels
+from verifier.profiling.own_kernels import OwnKernels, jit_functions
 
 # Instructions for compute capability 7.0 and later have 128 bits; the low twelve bits are the opcode.
 EXIT = bytes.fromhex("4d790000000000000000800300ea0f00")
@@ -95,10 +95,10 @@ def _sections_of(data: bytes, at: int) -> Iterator[tuple[str, int, int]]:
 
 
 def _without_triton(source: str, name: str) -> str | None:
-    """Empties the body of a `@triton.jit` function; line numbers are preserved."""
+    """Empties the body of a function that Triton compiles; line numbers are preserved."""
     lines = source.splitlines(keepends=True)
-    for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.FunctionDef) or node.name != name or not any("jit" in ast.unparse(one) for one in node.decorator_list):
+    for node in jit_functions(ast.parse(source)):
+        if node.name != name:
             continue
         first, last = node.body[0], node.body[-1]
         if first.lineno <= node.lineno or last.end_lineno is None:

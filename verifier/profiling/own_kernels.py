@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from verifier.report import ObservedKernel
@@ -53,7 +53,7 @@ class OwnKernels:
     def of(cls, program_source: str, symbols: Iterable[str] = ()) -> OwnKernels:
         tree = ast.parse(program_source)
         names: set[str] = set()
-        triton: set[str] = set()
+        triton = {function.name for function in jit_functions(tree)}
         words: set[str] = set()
         pasted = False
         for node in ast.walk(tree):
@@ -66,10 +66,6 @@ class OwnKernels:
                 pasted = pasted or ("##" in text and "__global__" in text) or bool(here & arguments)
             elif isinstance(node, ast.JoinedStr):
                 pasted = pasted or any(isinstance(part, ast.Constant) and "__global__" in str(part.value) for part in node.values)
-            elif isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(d) or "autotune" in ast.unparse(d) for d in node.decorator_list):
-                triton.add(node.name)
-            elif isinstance(node, ast.Call):
-                triton |= _jitted(node)
         return cls(frozenset(names), frozenset(triton), frozenset(words), pasted, tuple(symbols))
 
     @property
@@ -110,9 +106,14 @@ def _by_a_library(kernel: str, base: str) -> bool:
     return bool(assembled or _LIBRARY.match(base) or _LIBRARY_INSIDE.search(kernel))
 
 
-def _jitted(node: ast.Call) -> set[str]:
-    """Returns the functions that a call such as `triton.jit(f)` turns into kernels."""
-    return {argument.id for argument in node.args if isinstance(argument, ast.Name)} if ast.unparse(node.func).split(".")[-1] == "jit" else set()
+def jit_functions(tree: ast.AST) -> Iterator[ast.FunctionDef]:
+    """Yields the functions that Triton compiles: decorated ones (`@triton.jit`), and those that a call wraps (`triton.jit(f)`)."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and re.search(r"(?:^|\.)jit$", ast.unparse(node.func))]
+    wrapped = {argument.id for call in calls for argument in call.args if isinstance(argument, ast.Name)}
+    for function in functions:
+        if function.name in wrapped or any(word in ast.unparse(one) for one in function.decorator_list for word in ("jit", "autotune")):
+            yield function
 
 
 def _native(text: str) -> bool:
