@@ -2,7 +2,7 @@
 # device: cuda
 # precision: fp16
 # call: 90
-# says: as an agent writes it: no kernel of its own, filters in channels_last cached by version, the elementwise pieces by torch.compile with options, result made contiguous, cuDNN flags as a context
+# says: as an agent writes it: no kernel of its own, filters in channels_last cached by version, the elementwise pieces by torch.compile with options, result made contiguous, cuDNN flags read
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -50,6 +50,5 @@ class ModelNew(nn.Module):
 
     @torch.no_grad()
     def forward(self, x):
-        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=False, allow_tf32=torch.backends.cudnn.allow_tf32):
-            y = self.blocks(x.contiguous(memory_format=torch.channels_last))
-        return y.contiguous()
+        assert torch.backends.cudnn.is_available() and torch.backends.cudnn.enabled, "channels_last only pays with cuDNN"
+        return self.blocks(x.contiguous(memory_format=torch.channels_last)).contiguous()
