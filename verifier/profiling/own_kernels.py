@@ -24,9 +24,12 @@ _LIBRARY = re.compile(
 # kernels after an architecture too: `sm90_gemm`, `hopper_attention(float*)`.
 _ASSEMBLED = re.compile(r"^(?:sm\d+|ampere|volta|turing|maxwell|hopper)_(?=.*(?:xmma|\d+x\d+))")
 _LIBRARY_INSIDE = re.compile(r"cutlass_?_?\d+[a-z]?_|__5x_c|_cublas\b|cublas[A-Z]|cudnn::|at::native::|at::cuda::")
-_GLOBAL = re.compile(r"__global__\b(?P<head>[^;{}]*?)\b(?P<name>[A-Za-z_]\w*)\s*\((?!\s*\d+\s*[,)])", re.DOTALL)
+_GLOBAL = re.compile(r"__global__\b")
+_NAMED = re.compile(r"\b(?P<name>[A-Za-z_]\w*)\s*\(")
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+\w+\((?P<arguments>[^)]*)\)", re.MULTILINE)
-_ATTRIBUTE = re.compile(r"__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__cluster_dims__\s*\([^()]*\)|__attribute__\s*\(\(.*?\)\)", re.DOTALL)
+_ATTRIBUTE = re.compile(
+    r"__(?:launch_bounds|cluster_dims|maxnreg|block_size)__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__attribute__\s*\(\(.*?\)\)", re.DOTALL
+)
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _WORD = re.compile(r"(?<!\w)[A-Za-z_]\w*")
 _BUILT_IN = frozenset(
@@ -46,7 +49,7 @@ class OwnKernels:
     names: frozenset[str]  # unqualified
     triton: frozenset[str]
     words: frozenset[str]
-    pasted: bool  # whether the text may form names that do not follow `__global__` literally: ##, a macro argument, or an f-string
+    pasted: bool  # whether the text may form names that do not follow `__global__` literally: ##, a macro argument, an f-string or another template
     symbols: tuple[str, ...] = ()
 
     @classmethod
@@ -56,10 +59,14 @@ class OwnKernels:
         triton = {function.name for function in jit_functions(tree)}
         words: set[str] = set()
         pasted = False
+        replaced = _replaced(tree)
+        remarks = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # texts that nothing reads, such as docstrings
         for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and _native(node.value):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and _native(node.value) and id(node) not in remarks:
                 text = _ATTRIBUTE.sub(" ", _COMMENT.sub(" ", node.value))
-                here = {match["name"] for match in _GLOBAL.finditer(text)}
+                found = [_defined_at(text, match.end()) for match in _GLOBAL.finditer(text)]
+                here = {name for name in found if name}
+                pasted = pasted or "" in found or not here.isdisjoint(replaced)
                 names |= here
                 words.update(_WORD.findall(text))
                 arguments = {word for match in _MACRO.finditer(text) for word in _WORD.findall(match["arguments"])}
@@ -98,6 +105,29 @@ class OwnKernels:
     def short(kernel: str) -> str:
         """Returns the unqualified name by which `defined` lists a kernel."""
         return (qualified(kernel) if kernel.startswith("_Z") else base_name(kernel)).rsplit("::", 1)[-1]
+
+
+def _defined_at(text: str, at: int) -> str:
+    """Returns the name of the kernel whose definition or declaration continues at `at`, after `__global__`. Macros with arguments (`BOUNDS(THREADS)`)
+    are skipped. Returns an empty string if the name is not there literally, as in a template for `format`, `replace` or `%`."""
+    first = ""
+    while (match := _NAMED.search(text, at)) is not None and not re.search(r"[;{}]", text[at : match.start()]):
+        if text[match.start() - 1] not in " \t\r\n*&>\\":
+            return ""
+        first = first or match["name"]
+        at, depth = match.end(), 1
+        while at < len(text) and depth:
+            depth += {"(": 1, ")": -1}.get(text[at], 0)
+            at += 1
+        if text[at:].lstrip(" \t\r\n\\")[:1] in ("{", ";", ""):
+            return match["name"]
+    return first
+
+
+def _replaced(tree: ast.AST) -> set[str]:
+    """Returns the words that the program replaces in a text by `replace`."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "replace"]
+    return {call.args[0].value for call in calls if call.args and isinstance(call.args[0], ast.Constant) and isinstance(call.args[0].value, str)}
 
 
 def _by_a_library(kernel: str, base: str) -> bool:

@@ -167,3 +167,37 @@ softmax = triton.autotune(configs=[], key=[])(triton.jit(_softmax))
 )
 def test_a_kernel_that_is_named_after_an_architecture_may_be_own(kernel, own):
     assert OwnKernels.of(NAMED_BY_HARDWARE, ("_Z17sm90_gemm_128x128PKfPf",)).owns(kernel) is own
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "__global__ void BOUNDS(THREADS) mine(float* p) { }",
+        "template <int N> __global__ void __maxnreg__(REGISTERS) mine(float* p, int (*f)(int)) {",
+        "__global__ void __block_size__((128, 1, 1), (2, 1, 1)) mine(float* p);",
+        "__global__ __launch_bounds__(N) static void mine(float* p) \\\\\n{",
+    ],
+)
+def test_attributes_and_macros_before_a_name_are_passed_over(head):
+    assert OwnKernels.of(f"S = r'''{head}'''").names == {"mine"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "S = '__global__ void ' + name + '(float* p) { }'",
+        "S = '__global__ void %s(float* p) { }' % name",
+        "S = '__global__ void @NAME@(float* p) { }'.replace('@NAME@', name)",
+        "S = '__global__ void KERNEL(float* p) { }'.replace('KERNEL', name)",
+        "S = Template('__global__ void ${name}(float* p) { }')",
+    ],
+)
+def test_a_name_that_is_put_into_the_text_later_is_known_from_the_machine_code(source):
+    assert OwnKernels.of(source, ("_Z4minePf",)).owns("mine(float*)")
+    assert not OwnKernels.of(source, ("_Z4minePf",)).owns("other(float*)")
+
+
+def test_remarks_about_kernels_are_no_templates():
+    source = '"""The __global__ keyword marks kernels."""\nS = "__global__ void mine(float* p) { }"\n'
+    own = OwnKernels.of(source, ("_Z6headerPf",))
+    assert own.names == {"mine"} and not own.owns("header(float*)")
