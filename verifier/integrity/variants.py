@@ -1,7 +1,7 @@
 """On a GPU: creates a variant of the program in which some kernels return immediately.
 
-In machine code from the builder, the first instruction is replaced by EXIT. A kernel that is compiled at run time (Triton, NVRTC) gets an empty body
-or a `return` in its source.
+In machine code from the builder, the first instruction is replaced by EXIT. A kernel that is compiled at run time (Triton, NVRTC, PTX) gets an
+empty body or a `return` in its source.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ def without(kernels: Iterable[str], source: str, artefacts: Artefacts) -> Varian
         changed = _without_triton(text, name)
         if changed is None:
             changed = _without_body(text, name)
+        if changed is None:
+            changed = _without_entry(text, name)
         if changed is None:
             return None
         text = changed
@@ -123,3 +125,9 @@ def _without_body(source: str, name: str) -> str | None:
     for end in reversed(ends):
         source = source[:end] + " return;" + source[end:]
     return source if ends else None
+
+
+def _without_entry(source: str, name: str) -> str | None:
+    """Inserts a `ret` at the beginning of the PTX kernel with that name whose text is in the source."""
+    changed, count = re.subn(rf"(\.entry\s+{re.escape(name)}\s*\([^{{}};]*\{{)", r"\1 ret;", source)
+    return changed if count else None

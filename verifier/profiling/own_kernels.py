@@ -1,8 +1,8 @@
 """Decides by name which kernels are the program's own, that is, defined in its source rather than supplied by a library.
 
-Names come from the source text (`__global__` functions in its CUDA strings, `@triton.jit` functions) and from the machine code that the builder
-produced, never from a runner's reports. Kernels are compared by their full signature: a library's `cutlass::Kernel2<...>` does not become the
-program's own just because the program also defines a `Kernel2`.
+Names come from the source text (`__global__` functions in its CUDA strings, entries in PTX, `@triton.jit` functions) and from the machine code that
+the builder produced, never from a runner's reports. Kernels are compared by their full signature: a library's `cutlass::Kernel2<...>` does not
+become the program's own just because the program also defines a `Kernel2`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _LIBRARY = re.compile(
 _ASSEMBLED = re.compile(r"^(?:sm\d+|ampere|volta|turing|maxwell|hopper)_(?=.*(?:xmma|\d+x\d+))")
 _LIBRARY_INSIDE = re.compile(r"cutlass_?_?\d+[a-z]?_|__5x_c|_cublas\b|cublas[A-Z]|cudnn::|at::native::|at::cuda::")
 _GLOBAL = re.compile(r"__global__\b")
+_ENTRY = re.compile(r"\.entry\s+([A-Za-z_]\w*)\s*\(")  # a kernel in PTX
 _NAMED = re.compile(r"\b(?P<name>[A-Za-z_]\w*)\s*\(")
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+\w+\((?P<arguments>[^)]*)\)", re.MULTILINE)
 _ATTRIBUTE = re.compile(
@@ -65,7 +66,7 @@ class OwnKernels:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and _native(node.value) and id(node) not in remarks:
                 text = _ATTRIBUTE.sub(" ", _COMMENT.sub(" ", node.value))
                 found = [_defined_at(text, match.end()) for match in _GLOBAL.finditer(text)]
-                here = {name for name in found if name}
+                here = {name for name in (*found, *_ENTRY.findall(text)) if name}
                 pasted = pasted or "" in found or not here.isdisjoint(replaced)
                 names |= here
                 words.update(_WORD.findall(text))
@@ -147,7 +148,7 @@ def jit_functions(tree: ast.AST) -> Iterator[ast.FunctionDef]:
 
 
 def _native(text: str) -> bool:
-    return "__global__" in text or "__device__" in text or 'extern "C"' in text
+    return "__global__" in text or "__device__" in text or 'extern "C"' in text or _ENTRY.search(text) is not None
 
 
 def own_kernel_names(program_source: str) -> frozenset[str]:

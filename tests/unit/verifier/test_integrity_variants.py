@@ -91,6 +91,12 @@ def test_text_that_is_compiled_at_run_time_returns_at_once():
     assert variant is not None and "(*f)(int)) { return;\n" in variant.source and "mine2(float* p) { }" in variant.source
 
 
+def test_ptx_returns_at_once():
+    source = "S = '''.visible .entry mine(\n  .param .u64 p\n) .maxntid 256\n{ .reg .u64 a; }\n.visible .entry mine2() { ret; }'''"
+    variant = without(["mine"], source, NOTHING)
+    assert variant is not None and "{ ret; .reg .u64 a; }" in variant.source and "mine2() { ret; }" in variant.source
+
+
 def test_what_is_found_nowhere_cannot_be_tried():
     assert without(["mine", "absent"], TRITON, NOTHING) is None
     assert without(["mine"], "S = '__global__ void mine(float* p);'", NOTHING) is None

@@ -201,3 +201,9 @@ def test_remarks_about_kernels_are_no_templates():
     source = '"""The __global__ keyword marks kernels."""\nS = "__global__ void mine(float* p) { }"\n'
     own = OwnKernels.of(source, ("_Z6headerPf",))
     assert own.names == {"mine"} and not own.owns("header(float*)")
+
+
+def test_entries_in_ptx_are_own():
+    source = "S = '.version 8.0\\n.target sm_90\\n.visible .entry mine(.param .u64 p)\\n{ ret; }'"
+    own = OwnKernels.of(source)
+    assert own.owns("mine") and not own.owns("other")
