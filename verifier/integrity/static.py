@@ -156,6 +156,19 @@ def refers_to(tree: ast.Module, name: str) -> bool:
     return any(isinstance(node, (ast.Attribute, ast.Name)) and _dotted(node, names) == name for node in ast.walk(tree))
 
 
+def calls_method(tree: ast.Module, name: str) -> bool:
+    """Returns whether a source's code calls a method of this name, such as `self.net.compile()`, as opposed to a function of an imported module."""
+    imported = _import_names(tree)
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name)
+    return any(_root(function) not in imported for function in calls)
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 def _dotted(node: ast.expr, names: dict[str, str]) -> str:
     parts = []
     while isinstance(node, ast.Attribute):
