@@ -1,5 +1,6 @@
 # task: tasks/agents_channels_last_blocks.py
 # device: cuda
+# verdict: class orchestration
 # precision: fp16
 # call: 90
 # says: as an agent writes it: no kernel of its own, filters in channels_last cached by version, the elementwise pieces by torch.compile with options, result made contiguous, cuDNN flags read

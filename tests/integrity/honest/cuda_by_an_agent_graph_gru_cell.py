@@ -1,5 +1,6 @@
 # task: tasks/agents_graph_gru_cell.py
 # device: cuda
+# verdict: class orchestration
 # call: 60
 # says: as an agent writes it: CUDA graphs by shape in a dict with static buffers, torch.jit.script for the gates, input products of all steps at once, pool shared, load_state_dict overridden, clones
 """No custom kernel: the whole recurrence is one CUDA graph. The graph reads the parameters where they lie, so it stays valid after in-place updates;
