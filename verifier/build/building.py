@@ -24,6 +24,8 @@ from verifier.report import BuildInfo, Status
 from verifier.source import Problem
 
 _COMPILER = re.compile(r"'(?:\S*/)?(?:nvcc|g\+\+|c\+\+|gcc|ninja)'")
+_WITHOUT_GPU = ("No CUDA GPUs", "NVIDIA driver", "CUDA driver", "libcuda", "CUDA error", "CUDA_ERROR", "0 active drivers", "no CUDA-")
+_ASKS = {"is_available", "device_count", "current_device", "get_device_name", "get_device_capability", "get_device_properties"}  # of torch.cuda
 MAX_KERNELS = 64  # maximum number of kernels in the report
 GRACE = 2.0  # time in seconds that the reference has to finish a request after a failed build
 
@@ -140,7 +142,7 @@ class Building:
         if self.headers is not None:
             self.headers.want(frame.message.get("wanted"))
         failed = frame.message.get("failure")
-        if isinstance(failed, dict) and not needs_gpu(failed, device):
+        if isinstance(failed, dict) and not needs_gpu(failed, device, self.program.source, artefacts):
             raise failure_of(failed, builder.spawned.text(), self._missing, info, self.program.source)
         info.resources = self._resources(artefacts)
         self.store.put(self.program.sha, artefacts)
@@ -169,8 +171,7 @@ def failure_of(failure: dict[str, Any], printed: str, missing: str, info: BuildI
     """Explains an exception that the program raised in the builder: either compiler errors with the program's lines, or a failed import."""
     text = str(failure.get("message", ""))
     line = failure.get("line") if isinstance(failure.get("line"), int) else None
-    no_compiler = failure.get("class") == "FileNotFoundError" and _COMPILER.search(text) is not None
-    compiling = "failed:\n" in text or "Error building extension" in text or failure.get("class") == "CalledProcessError" or no_compiler
+    compiling = _compiling(failure)
     if compiling and missing and ("FileNotFoundError" in str(failure.get("class")) or "No such file" in text):
         return BuildFailed("infrastructure_error", missing, info)
     output = trimmed(text if "error" in text.lower() else text + "\n" + printed) if compiling else text
@@ -188,13 +189,26 @@ def failure_of(failure: dict[str, Any], printed: str, missing: str, info: BuildI
     return BuildFailed("build_failed", message, info, problems)
 
 
-def needs_gpu(failure: dict[str, Any], device: Device) -> bool:
-    """Returns whether the program touches a GPU during import. The builder has no GPU, so such a program is judged in the runner."""
+def _compiling(failure: dict[str, Any]) -> bool:
+    """Returns whether a compiler failed, or is missing."""
+    text = str(failure.get("message", ""))
+    no_compiler = failure.get("class") == "FileNotFoundError" and _COMPILER.search(text) is not None
+    return "failed:\n" in text or "Error building extension" in text or failure.get("class") == "CalledProcessError" or no_compiler
+
+
+def needs_gpu(failure: dict[str, Any], device: Device, source: str, artefacts: Artefacts) -> bool:
+    """Returns whether the program touches a GPU during import. The builder has no GPU, so such a program is judged in the runner. A program may also
+    ask torch for a GPU and fail in words of its own (`assert torch.cuda.is_available(), "Hopper only"`), so any failure counts that no compiler
+    caused."""
+    if device.kind != "cuda":
+        return False
     text = f"{failure.get('class')}: {failure.get('message')}"
-    return device.kind == "cuda" and any(
-        phrase in text
-        for phrase in ("No CUDA GPUs", "NVIDIA driver", "CUDA driver", "libcuda", "CUDA error", "CUDA_ERROR", "0 active drivers", "no CUDA-")
-    )
+    return any(phrase in text for phrase in _WITHOUT_GPU) or (not artefacts.failed and not _compiling(failure) and _asks_for_gpu(source))
+
+
+def _asks_for_gpu(source: str) -> bool:
+    found = (getattr(node, "attr", getattr(node, "id", getattr(node, "name", ""))) for node in ast.walk(ast.parse(source)))  # names and imports
+    return any(name in _ASKS for name in found)
 
 
 def rows(artefacts: Artefacts, device: Device) -> list[dict[str, int | float | str]]:

@@ -50,6 +50,8 @@ class Trials(Calls):
             self.constructions.match(subject.runner, self.original)
             self._construct(subject, self.original)
             self._bound(verdict, f"the task's state dict does not load strictly ({first_lines(refused)})")
+        elif self._compared_entries() and self.constructions.renamed(subject.runner, self.original, self._compared_entries()):
+            self._construct(subject, self.original)
         verdict.wrong = self._no_counterpart()
         begin = self.reference.clock()
         plan = TrialPlan(self.reference, self.draws, self.original, self.full, lambda: self.first_inputs)
@@ -78,11 +80,14 @@ class Trials(Calls):
     def _no_counterpart(self) -> str:
         """Reports that the program lacks one of the task's entries (state that changes, or a parameter whose gradient is requested). Returns an empty
         string if none is missing."""
+        missing = self.constructions.binding.missing(self._compared_entries())
+        return f"{DIFFER}: there is nothing that could be the task's {missing[0]}" if missing else ""
+
+    def _compared_entries(self) -> list[str]:
+        """Returns the task's names for the state that changes and the parameters whose gradients are requested."""
         wanted = self.reference.backward["sources"] if self.reference.backward is not None else []
         loaded = {entry.name for entry in self.reference.state}
-        named = [*(name for name in self.reference.mutated if name in loaded), *(name for name in wanted if not name.startswith("input "))]
-        missing = self.constructions.binding.missing(named)
-        return f"{DIFFER}: there is nothing that could be the task's {missing[0]}" if missing else ""
+        return [*(name for name in self.reference.mutated if name in loaded), *(name for name in wanted if not name.startswith("input "))]
 
     def _wrong(self, step: Step, plan: TrialPlan, subject: Subject, verdict: Verdict) -> str:
         """Describes what the program gets wrong in this step. Returns an empty string if it is correct."""

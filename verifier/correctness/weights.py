@@ -1,6 +1,7 @@
 """Passes the task's weights to a program: by the task's own names, by matching equal values, or not at all.
 
 A program accepts arbitrary weights if its state dict has the task's entries, or if it translates the task's state dict in a `load_state_dict` hook.
+Entries that such a hook only renames are found by their values after the load, so that state and gradients can be compared.
 Otherwise, both sides are constructed with the same seed, and entries with the same values are treated as the same weights. If any entry has no match,
 both sides are only constructed, with several seeds. In that case, the constant values of initialisers are randomised (`verifier.parties.varying`),
 which exposes everything that a zero gate would hide.
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 
 from verifier.correctness.fingerprint import Fingerprint, fingerprint
+from verifier.correctness.trial_plan import other_weights
 from verifier.float8 import steps
 from verifier.judge.asking import Party
 from verifier.judge.memory import EASE
@@ -45,10 +47,10 @@ class Binding:
         return [name for name in names if name not in self.names] if self.how != "loaded" else []
 
 
-def own_entries(runner: Party, limit: float) -> tuple[list[str], list[torch.Tensor]]:
-    """Reads the names and values in a program's state dict. These are merely what the program claims, and they only determine which trials are run.
-    If the claim is wrong, the program fails those trials."""
-    answer = runner.ask("entries", {}, limit).message
+def own_entries(runner: Party, limit: float, held: bool = False) -> tuple[list[str], list[torch.Tensor]]:
+    """Reads the names and values in a program's state dict or, with `held`, of the parameters and buffers that it has. These are merely what the
+    program claims, and they only determine which trials are run. If the claim is wrong, the program fails those trials."""
+    answer = runner.ask("entries", {"held": held}, limit).message
     specs = read_specs(answer.get("specs", []))
     names = [str(name) for name in answer.get("names", [])]
     return (names, fetch(runner, "entries", specs, "held", limit)) if len(names) == len(specs) else ([], [])
@@ -114,7 +116,7 @@ class Constructions:
         entries = [(entry.name, entry.spec) for entry in reference.state]
         if state is not None and binding.how == "seeded":
             state = None
-        names = binding.of([name for name, _ in entries])
+        names = [name for name, _ in entries] if binding.how == "loaded" else binding.of([name for name, _ in entries])
         message: dict[str, Any] = {
             "need": EASE * place([spec for _, spec in entries])[1],
             "seed": self.seed if seed is None else seed,
@@ -140,6 +142,19 @@ class Constructions:
         self.binding = Binding("matched", found)
         if len(found) < len(state) or self.construct(runner, original):
             self.seeded(runner)
+
+    def renamed(self, runner: Party, original: list[torch.Tensor], wanted: Sequence[str]) -> bool:
+        """Finds the program's names for `wanted` entries after an accepted load, because a load hook may rename them. They are recognised by random
+        values. Returns whether the program must be constructed again."""
+        limit, state = self.reference.limits.load, self.reference.state
+        lacking = set(wanted).difference(runner.ask("names", {}, limit).message.get("names", []))
+        if not lacking:
+            return False
+        values = other_weights(self.reference, original, self.seed)
+        self.construct(runner, values)
+        found = matched(state, values, *own_entries(runner, limit, held=True))
+        self.binding = Binding("loaded", {name: own for name, own in found.items() if name in lacking})
+        return True
 
     def seeded(self, runner: Party) -> None:
         """Switches to constructing both sides without loading any weights. The correspondence is determined from a construction in which no two

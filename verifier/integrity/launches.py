@@ -15,7 +15,7 @@ CALL, HANDOVER = "stitch::call", "stitch::handover"
 SLACK_US = 5.0  # tolerance between the time stamps of different streams
 _DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 _HOST = ("cuda_runtime", "cuda_driver")
-_LIBRARY_OPERATORS = ("aten::", "prims::", "triton_", "cudnn::", "mkldnn::", "quantized::", "torchvision::", "inductor::", "c10d::")
+_LIBRARY_OPERATORS = ("aten::", "prims::", "cudnn::", "mkldnn::", "quantized::", "torchvision::", "inductor::", "c10d::")
 _COMPILER_RANGES = ("Torch-Compiled Region", "CompiledFunction", "CompiledFxGraph", "## Call CompiledFxGraph", "TorchDynamo")
 
 
@@ -54,8 +54,9 @@ class Seen:
 
 def by_library(via: str) -> bool:
     """Returns whether the operator that launched a kernel belongs to torch or a compiler. Such a kernel is never the program's own, whatever its
-    name."""
-    return via.startswith(_LIBRARY_OPERATORS) or via.startswith(_COMPILER_RANGES)
+    name. Inductor's ranges have the names of its kernels, and no namespace: `triton_ops::gelu` is an operator that a program registers."""
+    compiled = via.startswith("triton_") and "::" not in via
+    return compiled or via.startswith((*_LIBRARY_OPERATORS, *_COMPILER_RANGES))
 
 
 def read_launches(trace: dict[str, Any]) -> Seen:

@@ -60,17 +60,19 @@ class Changed:
 
 @dataclass
 class Pace:
-    """The turns of one object. `quickest` is the time of a call in the quickest turn, in nanoseconds. `made` lists all uses in order, with the calls
-    of that turn."""
+    """The turns of one object. `quickest` is the time of a call in the quickest turn, in nanoseconds, and `calm` says whether other work left the
+    processors to at least one call of that turn. `made` lists all uses in order, with the calls of that turn."""
 
     quickest: float = float("inf")
+    calm: bool = True
     turns: int = 0
     made: list[tuple[Use, Call | None]] = field(default_factory=list)
 
     def add(self, uses: list[Use], calls: list[Call]) -> None:
-        found = statistics.median(call.inner for call in [call for call in calls if not call.preempted] or calls)
+        calm = [call for call in calls if not call.preempted]
+        found = statistics.median(call.inner for call in calm or calls)
         if found < self.quickest:
-            self.quickest = found
+            self.quickest, self.calm = found, bool(calm)
             self.made = [(use, None) for use, _ in self.made]
             by_use = {id(use): call for use, call in zip([use for use in uses if use.counted], calls, strict=True)}
             self.made += [(use, by_use.get(id(use))) for use in uses]
@@ -179,19 +181,29 @@ class Shortcuts:
         self._own()
         own = self._pace(self._draw, self._timed_turns, ALIKE * quiet)
         if _slower(own.quickest, timed, SLOWER):
-            self.said = (
+            self._accuse(
                 f"constructed again, a call takes {own.quickest / timed:.1f} times as long as when it was timed ({_ms(own.quickest)} instead of "
-                f"{_ms(timed)} ms), a time that no user would see"
+                f"{_ms(timed)} ms), a time that no user would see",
+                own,
             )
             return
         self._construct(changed)
         found = self._pace(changed.draw, own.turns + FEW, ALIKE * own.quickest)
         if _slower(found.quickest, own.quickest, ratio):
             times = f"{_ms(found.quickest)} instead of {_ms(own.quickest)} ms; PyTorch: {ratio / SLOWER:.1f} times"
-            self.said = (
+            self._accuse(
                 f"with {changed.what} a call takes {found.quickest / own.quickest:.1f} times as long as in the timed calls ({times}): "
-                f"the program skips work in the timed calls; {changed.advice}"
+                f"the program skips work in the timed calls; {changed.advice}",
+                found,
+                own,
             )
+
+    def _accuse(self, said: str, *paces: Pace) -> None:
+        """Records what the paces show. Where other work took the processors in every call, they show nothing about the program."""
+        calm = all(pace.calm for pace in paces)
+        self.said = (
+            said if calm else "this host is busy: other work took the processors in every call that could show whether the timed calls are special"
+        )
 
     @property
     def _seeded(self) -> bool:

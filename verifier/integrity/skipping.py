@@ -47,7 +47,7 @@ class Skipping:
     needless: list[str] = field(default_factory=list)
     tried: int = 0
     _weights: list[torch.Tensor] | None = None
-    _moves: list[str] = field(default_factory=list)  # state entries that a call changes
+    _moves: list[str] = field(default_factory=list)  # the program's names for state entries that a call changes
     _ready: dict[int, Subject] = field(default_factory=dict)  # subjects that have been constructed
 
     def look(self, shares: dict[str, float]) -> list[str]:
@@ -57,7 +57,7 @@ class Skipping:
         if state and not seeded and any(entry.spec.inexact for entry in state):
             self._weights = other_weights(trials.reference, trials.original, self.rng.getrandbits(32))
         alone = sorted((name for name, share in shares.items() if share >= SMALL), key=lambda name: -shares[name])
-        self._moves = trials.reference.mutated if not seeded else []
+        self._moves = trials.state_names()  # a kernel that updates renamed averages is needed too
         groups = [[name] for name in alone] + [[name for name in shares if name not in alone]]
         while groups and self.tried < TRIED:
             group = groups.pop(0)

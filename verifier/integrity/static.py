@@ -9,6 +9,7 @@ import ast
 import re
 from pathlib import Path
 
+from verifier.integrity.script_only import script_only
 from verifier.report import Finding, Severity
 
 # `sys.exit` is missing: it raises SystemExit, which a party reports like any other exception, and self-tests end with it.
@@ -107,15 +108,19 @@ _MAKES_KERNEL = re.compile(r"jit|\bkernel\b|autotune")  # decorators of Triton, 
 
 
 def inspect_source(tree: ast.Module, source: str) -> list[Finding]:
-    """Returns findings in line order. The embedded build helper, recognised by its text, causes no findings."""
+    """Returns findings in line order. The embedded build helper, recognised by its text, causes no findings. Nothing is refused for code
+    that only a script runs, such as a self-test."""
     helper = _helper_lines(source)
     names = _import_names(tree)
     findings: list[Finding] = []
+    idle = script_only(tree)
     for node in ast.walk(tree):
         line = getattr(node, "lineno", None)
         if line is None or line in helper:
             continue
         for rule, severity, message in _node_findings(node, names):
+            if id(node) in idle and severity == "refuse":
+                severity, message = "note", f"if the file is started as a script, which no verifier does: {message}"
             findings.append(Finding(rule=rule, severity=severity, message=message, line=line))
     findings.extend(_evidence(tree, source, helper))
     unique = {(finding.rule, finding.line): finding for finding in findings}
@@ -149,6 +154,19 @@ def refers_to(tree: ast.Module, name: str) -> bool:
     imports it."""
     names = _import_names(tree)
     return any(isinstance(node, (ast.Attribute, ast.Name)) and _dotted(node, names) == name for node in ast.walk(tree))
+
+
+def calls_method(tree: ast.Module, name: str) -> bool:
+    """Returns whether a source's code calls a method of this name, such as `self.net.compile()`, as opposed to a function of an imported module."""
+    imported = _import_names(tree)
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name)
+    return any(_root(function) not in imported for function in calls)
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _dotted(node: ast.expr, names: dict[str, str]) -> str:

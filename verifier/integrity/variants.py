@@ -1,7 +1,7 @@
 """On a GPU: creates a variant of the program in which some kernels return immediately.
 
-In machine code from the builder, the first instruction is replaced by EXIT. A kernel that is compiled at run time (Triton, NVRTC) gets an empty body
-or a `return` in its source.
+In machine code from the builder, the first instruction is replaced by EXIT. A kernel that is compiled at run time (Triton, NVRTC, PTX) gets an
+empty body or a `return` in its source.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from verifier.build.artefacts import Artefacts
-from verifier.profiling.own_kernels import OwnKernels
+from verifier.profiling.own_kernels import OwnKernels, jit_functions
 
 # Instructions for compute capability 7.0 and later have 128 bits; the low twelve bits are the opcode.
 EXIT = bytes.fromhex("4d790000000000000000800300ea0f00")
@@ -42,6 +42,8 @@ def without(kernels: Iterable[str], source: str, artefacts: Artefacts) -> Varian
         changed = _without_triton(text, name)
         if changed is None:
             changed = _without_body(text, name)
+        if changed is None:
+            changed = _without_entry(text, name)
         if changed is None:
             return None
         text = changed
@@ -95,10 +97,10 @@ def _sections_of(data: bytes, at: int) -> Iterator[tuple[str, int, int]]:
 
 
 def _without_triton(source: str, name: str) -> str | None:
-    """Empties the body of a `@triton.jit` function; line numbers are preserved."""
+    """Empties the body of a function that Triton compiles; line numbers are preserved."""
     lines = source.splitlines(keepends=True)
-    for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.FunctionDef) or node.name != name or not any("jit" in ast.unparse(one) for one in node.decorator_list):
+    for node in jit_functions(ast.parse(source)):
+        if node.name != name:
             continue
         first, last = node.body[0], node.body[-1]
         if first.lineno <= node.lineno or last.end_lineno is None:
@@ -123,3 +125,9 @@ def _without_body(source: str, name: str) -> str | None:
     for end in reversed(ends):
         source = source[:end] + " return;" + source[end:]
     return source if ends else None
+
+
+def _without_entry(source: str, name: str) -> str | None:
+    """Inserts a `ret` at the beginning of the PTX kernel with that name whose text is in the source."""
+    changed, count = re.subn(rf"(\.entry\s+{re.escape(name)}\s*\([^{{}};]*\{{)", r"\1 ret;", source)
+    return changed if count else None

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from verifier.integrity.static import refers_to
+from verifier.integrity.static import calls_method, refers_to
 from verifier.judge.party_failure import PartyFailure
 from verifier.source import SourceError, parse
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 AUTOTUNER = "triton.autotune"
 COMPILERS = ("torch.compile", AUTOTUNER)
+METHOD = "Module.compile"
 ALL_TOGETHER = 3  # the trials, the timed processes, and once more for further pairs, further rounds or a repeat
 
 
@@ -39,6 +40,8 @@ class FirstCalls:
         with contextlib.suppress(SourceError):  # a source that cannot be read is never called
             tree = parse(source)
             self.compilers = [name for name in COMPILERS if refers_to(tree, name)]
+            if calls_method(tree, "compile"):
+                self.compilers.append(METHOD)
         self._of: weakref.WeakKeyDictionary[Party, float] = weakref.WeakKeyDictionary()  # seconds of each process
         self._seconds = 0.0  # seconds during which any process made such a call
         self._running, self._since = 0, 0.0

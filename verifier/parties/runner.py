@@ -104,9 +104,14 @@ class Runner(Role):
         return model
 
     def do_entries(self, frame: Frame) -> dict[str, Any]:
-        """Returns the program's own state dict, in which the judge searches for the task's weights."""
-        state = {name: value for name, value in self.model.state_dict().items() if isinstance(value, torch.Tensor)}
+        """Returns the program's own state dict or, with `held`, its parameters and buffers, in which the judge searches for the task's weights."""
+        state = self.state() if frame.message.get("held") else self.model.state_dict()
+        state = {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
         return {"type": "ok", "names": list(state), **self.hold("entries", list(state.values()))}
+
+    def do_names(self, frame: Frame) -> dict[str, Any]:
+        """Returns the names of the program's parameters and buffers."""
+        return {"type": "ok", "names": list(self.state())}
 
     def state(self) -> dict[str, torch.Tensor]:
         return stored(self.model)  # none of the program's methods may create the state when it is read

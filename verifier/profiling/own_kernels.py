@@ -1,28 +1,36 @@
 """Decides by name which kernels are the program's own, that is, defined in its source rather than supplied by a library.
 
-Names come from the source text (`__global__` functions in its CUDA strings, `@triton.jit` functions) and from the machine code that the builder
-produced, never from a runner's reports. Kernels are compared by their full signature: a library's `cutlass::Kernel2<...>` does not become the
-program's own just because the program also defines a `Kernel2`.
+Names come from the source text (`__global__` functions in its CUDA strings, entries in PTX, `@triton.jit` functions) and from the machine code that
+the builder produced, never from a runner's reports. Kernels are compared by their full signature: a library's `cutlass::Kernel2<...>` does not
+become the program's own just because the program also defines a `Kernel2`.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from verifier.report import ObservedKernel
 
-# Namespaces and name patterns that only libraries and torch's compiler use, wherever they are defined.
+# Namespaces and name patterns that only libraries and torch's compiler use, wherever they are defined. The compiler's names continue with "fused" or
+# a number; `triton_per_token_quant` is a name that people give.
 _LIBRARY = re.compile(
-    r"^(?:at::|c10::|torch::|cudnn|cublas|cusparse|cusolver|cufft|nccl|cask|xmma|cub::|thrust::|nvjet|"
-    r"sm\d+_|ampere_|volta_|turing_|maxwell_|hopper_|implicit_convolve|triton_(?:poi|per|red|tem|for|helpers)_|triton_$)"
+    r"^(?:at::|c10::|torch::|cudnn|cublas|cusparse|cusolver|cufft|nccl|cask|xmma|cub::|thrust::|nvjet|implicit_convolve|"
+    r"triton_helpers_|triton_(?:poi|per|red|tem|for)_(?:fused|_?\d|$)|triton_$)"
 )
+# Libraries assemble such kernels by machine, so their names carry an architecture and a tile, and traces show them without arguments. People name
+# kernels after an architecture too: `sm90_gemm`, `hopper_attention(float*)`.
+_ASSEMBLED = re.compile(r"^(?:sm\d+|ampere|volta|turing|maxwell|hopper)_(?=.*(?:xmma|\d+x\d+))")
 _LIBRARY_INSIDE = re.compile(r"cutlass_?_?\d+[a-z]?_|__5x_c|_cublas\b|cublas[A-Z]|cudnn::|at::native::|at::cuda::")
-_GLOBAL = re.compile(r"__global__\b(?P<head>[^;{}]*?)\b(?P<name>[A-Za-z_]\w*)\s*\((?!\s*\d+\s*[,)])", re.DOTALL)
+_GLOBAL = re.compile(r"__global__\b")
+_ENTRY = re.compile(r"\.entry\s+([A-Za-z_]\w*)\s*\(")  # a kernel in PTX
+_NAMED = re.compile(r"\b(?P<name>[A-Za-z_]\w*)\s*\(")
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+\w+\((?P<arguments>[^)]*)\)", re.MULTILINE)
-_ATTRIBUTE = re.compile(r"__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__cluster_dims__\s*\([^()]*\)|__attribute__\s*\(\(.*?\)\)", re.DOTALL)
+_ATTRIBUTE = re.compile(
+    r"__(?:launch_bounds|cluster_dims|maxnreg|block_size)__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__attribute__\s*\(\(.*?\)\)", re.DOTALL
+)
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _WORD = re.compile(r"(?<!\w)[A-Za-z_]\w*")
 _BUILT_IN = frozenset(
@@ -42,28 +50,30 @@ class OwnKernels:
     names: frozenset[str]  # unqualified
     triton: frozenset[str]
     words: frozenset[str]
-    pasted: bool  # whether the text may form names that do not follow `__global__` literally: ##, a macro argument, or an f-string
+    pasted: bool  # whether the text may form names that do not follow `__global__` literally: ##, a macro argument, an f-string or another template
     symbols: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, program_source: str, symbols: Iterable[str] = ()) -> OwnKernels:
         tree = ast.parse(program_source)
         names: set[str] = set()
-        triton: set[str] = set()
+        triton = {function.name for function in jit_functions(tree)}
         words: set[str] = set()
         pasted = False
+        replaced = _replaced(tree)
+        remarks = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # texts that nothing reads, such as docstrings
         for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and _native(node.value):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and _native(node.value) and id(node) not in remarks:
                 text = _ATTRIBUTE.sub(" ", _COMMENT.sub(" ", node.value))
-                here = {match["name"] for match in _GLOBAL.finditer(text)}
+                found = [_defined_at(text, match.end()) for match in _GLOBAL.finditer(text)]
+                here = {name for name in (*found, *_ENTRY.findall(text)) if name}
+                pasted = pasted or "" in found or not here.isdisjoint(replaced)
                 names |= here
                 words.update(_WORD.findall(text))
                 arguments = {word for match in _MACRO.finditer(text) for word in _WORD.findall(match["arguments"])}
                 pasted = pasted or ("##" in text and "__global__" in text) or bool(here & arguments)
             elif isinstance(node, ast.JoinedStr):
                 pasted = pasted or any(isinstance(part, ast.Constant) and "__global__" in str(part.value) for part in node.values)
-            elif isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(d) or "autotune" in ast.unparse(d) for d in node.decorator_list):
-                triton.add(node.name)
         return cls(frozenset(names), frozenset(triton), frozenset(words), pasted, tuple(symbols))
 
     @property
@@ -79,7 +89,7 @@ class OwnKernels:
     def owns(self, kernel: str) -> bool:
         """Returns whether a kernel (demangled, mangled or plain name) is the program's own."""
         base = base_name(kernel)
-        if _LIBRARY.match(base) or _LIBRARY_INSIDE.search(kernel):
+        if _by_a_library(kernel, base):
             return False
         if kernel in self.triton:
             return True
@@ -98,8 +108,47 @@ class OwnKernels:
         return (qualified(kernel) if kernel.startswith("_Z") else base_name(kernel)).rsplit("::", 1)[-1]
 
 
+def _defined_at(text: str, at: int) -> str:
+    """Returns the name of the kernel whose definition or declaration continues at `at`, after `__global__`. Macros with arguments (`BOUNDS(THREADS)`)
+    are skipped. Returns an empty string if the name is not there literally, as in a template for `format`, `replace` or `%`."""
+    first = ""
+    while (match := _NAMED.search(text, at)) is not None and not re.search(r"[;{}]", text[at : match.start()]):
+        if text[match.start() - 1] not in " \t\r\n*&>\\":
+            return ""
+        first = first or match["name"]
+        at, depth = match.end(), 1
+        while at < len(text) and depth:
+            depth += {"(": 1, ")": -1}.get(text[at], 0)
+            at += 1
+        if text[at:].lstrip(" \t\r\n\\")[:1] in ("{", ";", ""):
+            return match["name"]
+    return first
+
+
+def _replaced(tree: ast.AST) -> set[str]:
+    """Returns the words that the program replaces in a text by `replace`."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "replace"]
+    return {call.args[0].value for call in calls if call.args and isinstance(call.args[0], ast.Constant) and isinstance(call.args[0].value, str)}
+
+
+def _by_a_library(kernel: str, base: str) -> bool:
+    """Returns whether a kernel, whose qualified name is `base`, has a name that only a library or torch's compiler uses."""
+    assembled = kernel == base and not kernel.startswith("_Z") and _ASSEMBLED.match(base)
+    return bool(assembled or _LIBRARY.match(base) or _LIBRARY_INSIDE.search(kernel))
+
+
+def jit_functions(tree: ast.AST) -> Iterator[ast.FunctionDef]:
+    """Yields the functions that Triton compiles: decorated ones (`@triton.jit`), and those that a call wraps (`triton.jit(f)`)."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and re.search(r"(?:^|\.)jit$", ast.unparse(node.func))]
+    wrapped = {argument.id for call in calls for argument in call.args if isinstance(argument, ast.Name)}
+    for function in functions:
+        if function.name in wrapped or any(word in ast.unparse(one) for one in function.decorator_list for word in ("jit", "autotune")):
+            yield function
+
+
 def _native(text: str) -> bool:
-    return "__global__" in text or "__device__" in text or 'extern "C"' in text
+    return "__global__" in text or "__device__" in text or 'extern "C"' in text or _ENTRY.search(text) is not None
 
 
 def own_kernel_names(program_source: str) -> frozenset[str]:
@@ -174,7 +223,7 @@ def identifiers(symbol: str, words: frozenset[str]) -> bool:
 def is_own(kernel: str, own: frozenset[str]) -> bool:
     """Returns whether a kernel (demangled, mangled or plain name) is the program's own, based on names alone."""
     base = base_name(kernel)
-    if _LIBRARY.match(base) or _LIBRARY_INSIDE.search(kernel) or "2at6native" in kernel:
+    if _by_a_library(kernel, base) or "2at6native" in kernel:
         return False
     if base.rsplit("::", 1)[-1] in own:
         return True

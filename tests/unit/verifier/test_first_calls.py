@@ -56,6 +56,8 @@ def calls_of(clock: Clock, source: str = COMPILED) -> FirstCalls:
         ("import torch as t\n\n@t.compile\ndef f(x):\n    return x\n", True),
         ("from torch import compile as made\n\nf = made(abs)\n", True),
         ("import torch\n\nif False:\n    torch.compile(abs)\n", True),  # gains nothing but time
+        ("import torch\n\nnet = torch.nn.Linear(2, 2)\nnet.compile(mode='max-autotune')\n", True),
+        ("import re\nfrom re import compile as made\n\nword = re.compile('a')\n", False),
         ("import triton\n\n\n@triton.autotune(configs=[], key=[])\n@triton.jit\ndef kernel():\n    pass\n", True),
         ("from triton import autotune as tuned, jit\n\n\n@tuned(configs=[], key=[])\n@jit\ndef kernel():\n    pass\n", True),
         ("import triton\n\n\n@triton.jit\ndef kernel():\n    pass\n", False),

@@ -83,6 +83,7 @@ def test_work_without_a_record_on_the_host_belongs_to_the_call_before_it():
 def test_who_is_a_library():
     assert by_library("aten::addmm") and by_library("triton_poi_fused_add_0") and by_library("Torch-Compiled Region: 0/0")
     assert not by_library("") and not by_library("mylib::softmax") and not by_library("MyFunction")
+    assert not by_library("triton_ops::softmax")  # an operator of the program's own namespace, whose kernels it wrote
 
 
 def test_overlapping_spans_count_once():

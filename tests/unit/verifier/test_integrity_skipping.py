@@ -17,7 +17,8 @@ class Patched(Skipping):
 
     def __init__(self, needed: set[str], lost: set[str] = frozenset()):
         reference = SimpleNamespace(state=[], mutated=[], inputs=lambda seed: seed, reshaped=lambda values, name, domain, seed: values)
-        trials = SimpleNamespace(reference=reference, constructions=SimpleNamespace(binding=SimpleNamespace(how="loaded")))
+        constructions = SimpleNamespace(binding=SimpleNamespace(how="loaded"))
+        trials = SimpleNamespace(reference=reference, constructions=constructions, state_names=lambda: ["own.mean"])
         super().__init__(trials, lambda: None, contextlib.nullcontext, random.Random(1), 1.0)
         self.needed, self.lost, self.asked = needed, lost, []
 
@@ -49,6 +50,12 @@ def test_many_small_functions_are_taken_together_and_then_apart():
 
 def test_a_function_without_which_the_process_is_lost_is_needed():
     assert Patched(set(), lost={"constructor"}).look({"constructor": 0.6, "burn": 0.3}) == ["burn"]
+
+
+def test_state_is_asked_for_by_the_programs_own_names():
+    skipping = Patched({"product"})
+    skipping.look({"product": 0.9})
+    assert skipping._moves == ["own.mean"]
 
 
 def test_one_program_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch):

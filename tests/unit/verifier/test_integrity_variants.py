@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import struct
 
+import pytest
+
 from verifier.build.artefacts import Artefacts
 from verifier.integrity.variants import EXIT, emptied, without
 
@@ -68,12 +70,17 @@ AFTER = 1
 """
 
 
-def test_a_kernel_of_triton_gets_an_empty_body():
-    variant = without(["mine"], TRITON, NOTHING)
+DECORATED = "@triton.autotune(configs=[], key=[])\n@triton.jit\n"
+WRAPPED = TRITON.replace(DECORATED, "") + "LAUNCH = triton.autotune(configs=[], key=[])(triton.jit(mine))\n"
+
+
+@pytest.mark.parametrize("source", [TRITON, WRAPPED], ids=["decorated", "wrapped by a call"])
+def test_a_kernel_of_triton_gets_an_empty_body(source):
+    variant = without(["mine"], source, NOTHING)
     assert variant is not None
     tree = {node.name: node for node in ast.walk(ast.parse(variant.source)) if isinstance(node, ast.FunctionDef)}
     assert [type(node) for node in tree["mine"].body] == [ast.Pass] and isinstance(tree["helper"].body[0], ast.Return)
-    assert variant.source.splitlines().index("AFTER = 1") == TRITON.splitlines().index("AFTER = 1")
+    assert variant.source.splitlines().index("AFTER = 1") == source.splitlines().index("AFTER = 1")
 
 
 def test_text_that_is_compiled_at_run_time_returns_at_once():
@@ -82,6 +89,12 @@ def test_text_that_is_compiled_at_run_time_returns_at_once():
     )
     variant = without(["mine"], source, NOTHING)
     assert variant is not None and "(*f)(int)) { return;\n" in variant.source and "mine2(float* p) { }" in variant.source
+
+
+def test_ptx_returns_at_once():
+    source = "S = '''.visible .entry mine(\n  .param .u64 p\n) .maxntid 256\n{ .reg .u64 a; }\n.visible .entry mine2() { ret; }'''"
+    variant = without(["mine"], source, NOTHING)
+    assert variant is not None and "{ ret; .reg .u64 a; }" in variant.source and "mine2() { ret; }" in variant.source
 
 
 def test_what_is_found_nowhere_cannot_be_tried():

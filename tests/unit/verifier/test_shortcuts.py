@@ -16,6 +16,7 @@ from verifier.judge.endings import Ended
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import Values
 from verifier.layout import Spec
+from verifier.report import BUSY_HOST
 from verifier.timing.series import Form, Use
 
 MS = 1e6
@@ -25,10 +26,11 @@ WEIGHTS = Changed("other weights", "drop the test", lambda number: None, [torch.
 class Tried(Shortcuts):
     """A program that was timed at 1 ms. `other` and `own`: the milliseconds of its turns with and without the change."""
 
-    def __init__(self, other, own=(1.0,), eager=1.0, wrong="", blocks=10):
+    def __init__(self, other, own=(1.0,), eager=1.0, wrong="", blocks=10, calm=True):
         laps = SimpleNamespace(inner=[int(MS)] * 2 * blocks)
         side = SimpleNamespace(blocks=[[1.0, 1.0]] * blocks, caller=None, laps=laps)
         super().__init__(SimpleNamespace(side=side, caller=None), SimpleNamespace(input_bytes=8), None, random.Random(1))
+        self.calm = calm
         self.turns, self.changed, self.eager, self.found, self.objects = {True: other, False: own}, False, eager, wrong, []
 
     def _construct(self, changed):
@@ -43,7 +45,7 @@ class Tried(Shortcuts):
         self.objects.append("back")
 
     def _pace(self, draw, turns, until):
-        pace, known = Pace(), self.turns[self.changed]
+        pace, known = Pace(calm=self.calm), self.turns[self.changed]
         while pace.turns < turns and (pace.turns < module.FEW or pace.quickest > until):
             pace.quickest = min(pace.quickest, MS * known[min(pace.turns, len(known) - 1)])
             pace.turns += 1
@@ -94,6 +96,25 @@ def test_a_young_object_gets_as_many_calls_as_it_needs():
 
 def test_an_object_that_never_becomes_as_quick_again_was_not_timed_as_a_user_meets_it():
     assert "constructed again, a call takes 3.0 times as long" in Tried([3.0], own=[3.0]).after()
+
+
+@pytest.mark.parametrize("own", [(1.0,), (3.0,)])
+def test_a_busy_host_accuses_no_program(own):
+    said = Tried([4.0], own=own, calm=False).after()
+    assert any(phrase in said for phrase in BUSY_HOST) and "with other weights" not in said and "constructed again" not in said
+
+
+def test_a_pace_is_calm_if_its_quickest_turn_has_a_call_of_its_own():
+    def turn(pace, *calls):
+        pace.add([Use(None, 1, counted=True, new=True) for _ in calls], [SimpleNamespace(inner=ms * MS, preempted=taken) for ms, taken in calls])
+
+    pace = Pace()
+    turn(pace, (9.0, True), (8.0, True))
+    assert not pace.calm
+    turn(pace, (3.0, False), (8.0, True))
+    assert pace.calm and pace.quickest == 3.0 * MS
+    turn(pace, (5.0, True), (6.0, True))
+    assert pace.calm and pace.quickest == 3.0 * MS
 
 
 def test_wrong_outputs_under_the_change_are_wrong():

@@ -65,6 +65,41 @@ def test_what_is_lawful(line):
     assert refused(line) == []
 
 
+GUARD = "if __name__ == '__main__':\n"
+PROFILED = "import subprocess\ndef profile():\n    subprocess.run(['ncu'])\ndef main():\n    profile()\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        GUARD + "    import subprocess\n    subprocess.run(['ncu', __file__])",
+        GUARD + "    import torch\n    torch.softmax = None",
+        PROFILED + GUARD + "    main()",
+    ],
+)
+def test_what_only_a_script_runs_is_noted(source):
+    found = [finding for finding in inspect_source(ast.parse(source), source) if finding.rule in ("process-control", "patching")]
+    assert [finding.severity for finding in found] == ["note"] and "started as a script" in found[0].message
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        PROFILED + GUARD + "    main()\nmain()",  # used elsewhere too
+        PROFILED,  # used nowhere: something else may call it
+        PROFILED + "CALLS = ['main']\n" + GUARD + "    main()",
+        PROFILED + "__name__ = '__main__'\n" + GUARD + "    main()",
+        PROFILED + "globals().update({'__na' + 'me__': '__main__'})\n" + GUARD + "    main()",
+        PROFILED + "import runpy\nrunpy.run_path(__file__, run_name='__main__')\n" + GUARD + "    main()",
+        PROFILED + "exec(open(__file__).read())\n" + GUARD + "    main()",
+        PROFILED + "import sys\ngetattr(sys.modules[__name__], 'ma' + 'in')()\n" + GUARD + "    main()",
+        PROFILED + "if __name__ != '__main__':\n    main()",
+    ],
+)
+def test_what_may_run_without_a_script_is_refused(source):
+    assert "process-control" in refused(source)
+
+
 @pytest.mark.parametrize("call", ["import subprocess\nsubprocess.check_call(['nvcc', 'k.cu'])", "import os\nos.system('git clone x')"])
 def test_a_program_that_starts_a_compiler_is_told_what_to_do(call):
     message = next(finding.message for finding in inspect_source(ast.parse(call), call) if finding.severity == "refuse")

@@ -118,3 +118,92 @@ def test_a_kernel_that_a_macro_names_by_its_argument_is_own():
     assert not OwnKernels.of(source, ("_Z4leftPf",)).owns("other(float*)")
     plain = source.replace("NAME(float", "named(float")
     assert not OwnKernels.of(plain, ("_Z4leftPf",)).owns("left(float*)")
+
+
+NAMED_BY_HARDWARE = """
+import triton
+
+SOURCE = r'''
+__global__ void __launch_bounds__(256) sm90_gemm_128x128(const float* a, float* b) { }
+__global__ void hopper_attention(const float* a, float* b) { }
+extern "C" __global__ void ampere_splitk(float* a) { }
+extern "C" __global__ void ampere_sgemm_128x64_tn(float* a) { }
+'''
+
+@triton.jit
+def sm90_quantise(x): pass
+
+@triton.jit
+def triton_per_token_quant(x): pass
+
+@triton.jit
+def triton_per_fused_add_0(x): pass
+
+@triton.jit
+def triton_red_3(x): pass
+
+def _softmax(x): pass
+
+softmax = triton.autotune(configs=[], key=[])(triton.jit(_softmax))
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "own"),
+    [
+        ("sm90_gemm_128x128(float const*, float*)", True),
+        ("_Z17sm90_gemm_128x128PKfPf", True),
+        ("hopper_attention(float const*, float*)", True),
+        ("ampere_splitk", True),
+        ("sm90_quantise", True),
+        ("triton_per_token_quant", True),
+        ("_softmax", True),
+        ("ampere_sgemm_128x64_tn", False),  # without arguments, this could be cuBLAS's kernel of the same name
+        ("sm90_gemm_128x128", False),
+        ("sm90_xmma_gemm_f32f32", False),
+        ("triton_per_fused_add_0", False),
+        ("triton_red_3", False),
+    ],
+)
+def test_a_kernel_that_is_named_after_an_architecture_may_be_own(kernel, own):
+    assert OwnKernels.of(NAMED_BY_HARDWARE, ("_Z17sm90_gemm_128x128PKfPf",)).owns(kernel) is own
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "__global__ void BOUNDS(THREADS) mine(float* p) { }",
+        "template <int N> __global__ void __maxnreg__(REGISTERS) mine(float* p, int (*f)(int)) {",
+        "__global__ void __block_size__((128, 1, 1), (2, 1, 1)) mine(float* p);",
+        "__global__ __launch_bounds__(N) static void mine(float* p) \\\\\n{",
+    ],
+)
+def test_attributes_and_macros_before_a_name_are_passed_over(head):
+    assert OwnKernels.of(f"S = r'''{head}'''").names == {"mine"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "S = '__global__ void ' + name + '(float* p) { }'",
+        "S = '__global__ void %s(float* p) { }' % name",
+        "S = '__global__ void @NAME@(float* p) { }'.replace('@NAME@', name)",
+        "S = '__global__ void KERNEL(float* p) { }'.replace('KERNEL', name)",
+        "S = Template('__global__ void ${name}(float* p) { }')",
+    ],
+)
+def test_a_name_that_is_put_into_the_text_later_is_known_from_the_machine_code(source):
+    assert OwnKernels.of(source, ("_Z4minePf",)).owns("mine(float*)")
+    assert not OwnKernels.of(source, ("_Z4minePf",)).owns("other(float*)")
+
+
+def test_remarks_about_kernels_are_no_templates():
+    source = '"""The __global__ keyword marks kernels."""\nS = "__global__ void mine(float* p) { }"\n'
+    own = OwnKernels.of(source, ("_Z6headerPf",))
+    assert own.names == {"mine"} and not own.owns("header(float*)")
+
+
+def test_entries_in_ptx_are_own():
+    source = "S = '.version 8.0\\n.target sm_90\\n.visible .entry mine(.param .u64 p)\\n{ ret; }'"
+    own = OwnKernels.of(source)
+    assert own.owns("mine") and not own.owns("other")
