@@ -1,5 +1,5 @@
-"""Counts how many rows each group gets in a call of a model that routes rows to groups (to experts, for example), by its choices or by offsets among
-its inputs. The sizes of a grouped product depend on data, so a graph does not show them."""
+"""Counts the rows of each group in a call of a model that routes rows to groups (such as experts), either by its own choices or by offsets among its
+inputs. The sizes of a grouped product depend on data, so a graph does not show them."""
 
 # sandboxed: watches calls of the models that tasks define
 
@@ -19,8 +19,8 @@ CHOICES = {"topk": 1, "argmax": 0, "multinomial": 0}  # operators that choose am
 
 
 class Choosing(TorchDispatchMode):
-    """Counts the choices of a call while it is active. Choices that agree in kind and size, such as those of a model's layers, are kept once, as the
-    first of them."""
+    """Counts the choices of a call while it is active. If several choices have the same kind and size, such as those of a model's layers, only the
+    first is kept."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -44,7 +44,7 @@ class Choosing(TorchDispatchMode):
 
 
 def offsets_among(inputs: list[Any]) -> list[GroupSizes]:
-    """Returns the sizes of the parts that inputs delimit: vectors of integers that ascend from zero, other than counting by one."""
+    """Returns the sizes of the parts that inputs delimit. Such inputs are vectors of integers that ascend from zero in steps other than one."""
     found = []
     for number, value in enumerate(inputs):
         if not isinstance(value, torch.Tensor) or value.dtype not in (torch.int32, torch.int64) or value.dim() != 1:

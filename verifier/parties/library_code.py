@@ -14,7 +14,7 @@ FAMILIAR = ("torch", "builtins")  # modules whose code does not need to be shown
 
 def library_code(model: torch.nn.Module, task: str) -> dict[str, str]:
     """Returns the source of the classes of all modules, except torch's own and those in the `task` module, by qualified name, outermost first. Omits
-    classes without source and anything that would exceed `MOST`."""
+    classes without source and any class that would exceed `MOST`."""
     found: dict[str, str] = {}
     left = MOST
     for kind in dict.fromkeys(type(module) for module in model.modules()):
