@@ -83,7 +83,7 @@ async def answer(directory: Path, request: str, text: str) -> Waiting:
 
 
 async def waiting_in(directory: Path, events: list[Event] | None = None) -> list[Waiting]:
-    """Returns the run's pending requests, oldest first. Leaves out requests that the run has already moved past."""
+    """Returns the run's pending requests, oldest first. Omits requests that the run has already moved past."""
     events = events if events is not None else await FileJournal(directory, owner=False).load()
     ended = {done.key for event in events if (done := event.of(LlmCompleted)) is not None}
     run = events[-1].run if events else ""

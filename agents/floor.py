@@ -93,7 +93,7 @@ def fastest(figures: DeviceFigures, precision: str) -> Arithmetic:
 
 
 def faster(figures: DeviceFigures, precision: str) -> str:
-    """Says how much less time products take in an arithmetic that the policy allows as well and that floors do not assume; "" if there is none."""
+    """States how much less time products take in another arithmetic that the policy allows but floors do not assume; "" if there is none."""
     arithmetic = fastest(figures, precision)
     if arithmetic != "3xtf32" or figures.half_gflops / PARTS <= figures.gflops(arithmetic):
         return ""
@@ -113,7 +113,7 @@ def operations(compiled: Compiled, capture: Capture) -> int | None:
 
 
 def steps_text(dependent_steps: int, exchanges: int = 1, figures: DeviceFigures | None = None) -> str:
-    """Says what the floor leaves out. `exchanges` is the number of products and reductions in a step that depend on one another."""
+    """States what the floor leaves out. `exchanges` is the number of products and reductions in a step that depend on one another."""
     if not dependent_steps:
         return (
             "It counts bytes and products alone, in this arithmetic and as the task's operators stand (a cheaper split or less work goes below it): "

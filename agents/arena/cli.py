@@ -28,7 +28,7 @@ EPILOG = """exit codes:
 
 A landscape is a table of measured programs (bench/landscapes.py); on it a model of a stated quality is played, and a run takes milliseconds:
   python -m agents arena --suite landscape:bench/results/landscapes-h200.json --workflows stitch,random --seeds 1-1000 --out DIR"""
-# Imports within functions: --help answers without the engine, and a play on landscapes needs no verifier.
+# Imports within functions: --help works without the engine, and a play on landscapes needs no verifier.
 UNITS = tuple(Budget.model_fields)
 
 

@@ -30,7 +30,7 @@ class Limit:
 
     @property
     def help(self) -> str:
-        """The description, worded to fit into a sentence of a command's help text."""
+        """The description, worded to fit into a sentence in a command's help text."""
         return self.says[0].lower() + self.says[1:].rstrip(".")
 
     def field(self) -> Any:

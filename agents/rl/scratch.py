@@ -1,7 +1,8 @@
 """Our own small causal transformer, trained from scratch. It needs no pretrained weights, so it serves tests and experiments.
 
-Its text is either characters (nothing has to be learned first) or byte pairs that were learned from the texts to be written (`Pairs`). Programs of
-one compiler share most of their lines, so that byte pairs turn 6,000 characters into a few hundred tokens.
+Its text consists of either characters, which need no learning, or byte pairs learned from the kind of text that it will write (`Pairs`). Programs
+from
+one compiler share most of their lines, so byte pairs turn 6,000 characters into a few hundred tokens.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, kept: tuple[Tensor, Tensor] | None = None, at: int = 0, seen: Tensor | None = None) -> Tensor:
         """Maps (sequences, length, width) to the same shape. `kept`: a layer's keys and values; `x` begins at position `at`, and its keys and values
-        are written there. `seen`: what may be attended to, if not simply everything before."""
+        are written there. `seen`: a mask of the positions that may be attended to; without it, all earlier positions may be."""
         n, length, width = x.shape
         q, k, v = (part.view(n, length, self.heads, -1).transpose(1, 2) for part in self.qkv(self.before(x)).chunk(3, dim=-1))
         if kept is not None:
@@ -131,8 +132,8 @@ class Block(nn.Module):
 
 @dataclass
 class Cache:
-    """What earlier tokens of a batch left: keys and values of each layer, (layers, 2, sequences, heads, length, width of a head), of which the first
-    `at` places of the length are filled. `pads`: how many of them are padding, per sequence."""
+    """The cache left by a batch's earlier tokens: keys and values of each layer, shaped (layers, 2, sequences, heads, length, width of a head). The
+    first `at` positions along the length are filled. `pads`: the number of these positions that are padding, per sequence."""
 
     held: Tensor
     pads: Tensor
@@ -148,7 +149,7 @@ class Transformer(nn.Module):
         self.recomputes = False
 
     def forward(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
-        """Maps (sequences, length) to logits (sequences, length, vocabulary). With a cache, the tokens follow those that it holds."""
+        """Maps (sequences, length) to logits (sequences, length, vocabulary). With a cache, these tokens follow the cached ones."""
         begin = cache.at if cache is not None else 0
         places = torch.arange(begin, begin + tokens.shape[1], device=tokens.device)
         seen = None

@@ -13,8 +13,8 @@ SPLIT = "split-product"
 
 
 def fragments_text(strategies: Iterable[Strategy], figures: DeviceFigures, program: str) -> str:
-    """Returns the compiler's own device functions for products by wgmma, with the layout of their operands, if a strategy asks for such products, the
-    device has the instructions and the `program` does not contain them yet. Otherwise, returns ""."""
+    """Returns the compiler's own device functions for wgmma products, with the layout of their operands, if a strategy calls for such products, the
+    device supports the instructions, and the `program` does not contain the functions yet. Otherwise, returns ""."""
     wanted = any(strategy.name == SPLIT for strategy in strategies)
     if not wanted or figures.capability != warpgroup.ARCHITECTURE or "wgmma" in program:
         return ""
@@ -30,7 +30,7 @@ def fragments_text(strategies: Iterable[Strategy], figures: DeviceFigures, progr
 
 
 def half_products() -> str:
-    """Says how products of fp16 by wgmma differ from those of TF32, with both operands in shared memory, as `half_cuda` lays them out."""
+    """Explains how fp16 products with wgmma differ from TF32 products if both operands are in shared memory, as `half_cuda` arranges them."""
     return (
         "For products of fp16, which take half the time, write the like with `wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16` and, after the "
         "sums, `%64, %65, add, 1, 1, 0, 0`: A and B are then 64-bit descriptors (`l`) of shared memory. Element (line, k) of a stage of 64 of K "

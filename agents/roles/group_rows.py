@@ -1,4 +1,4 @@
-"""Says how many rows each group of a grouped product gets (each expert, for example), because the width of its tiles depends on that."""
+"""States how many rows each group of a grouped product gets (for example, each expert), because the best tile width depends on that."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TILES = (64, 128)  # heights of the tiles of products on tensor cores
 
 
 def group_rows(capture: Capture | None) -> list[str]:
-    """Returns a line for each source of groups that a capture has counted."""
+    """Returns a line for each source of groups that the capture counted."""
     return [group_line(sizes) for sizes in capture.group_sizes if sum(sizes.rows)] if capture is not None else []
 
 

@@ -189,20 +189,21 @@ class LlmCoder:
 
 
 def unapplied(strategies: Sequence[Strategy], parent: Attempt | None, advice: Advice | None) -> list[Strategy]:
-    """Returns the strategies whose instructions help. Where an order says what to change, those that the program's header names are left out: the
-    program shows how it applies them, and the instructions start from a program that does not."""
+    """Returns the strategies whose instructions help. If an order says what to change, omits the strategies that the program's header names: the
+    program shows how it applies them, and their instructions assume a program that does not."""
     applied = named_in(parent.edit.source) if parent is not None and order(advice) else ()
     return [strategy for strategy in strategies if strategy.name not in applied]
 
 
 def names_for(settings: Settings) -> list[str]:
-    """Returns the names that a reply may give its change: those of the language, without those that the precision policy rules out."""
+    """Returns the names that a reply may give its change: all names for the language, without those that the precision policy rules out."""
     facts = Facts("cuda" if settings.device.startswith("cuda") else "cpu", "", settings.precision)
     return [s.name for s in CATALOGUE if getattr(s, digest.language_of(settings)) and (s.veto(facts) is None)]
 
 
 def began(attempt: Attempt) -> Attempt | None:
-    """Returns the program itself or the nearest one before it that the compiler wrote, whose groups are the plan's steps. Returns None if the
+    """Returns the program itself or its nearest predecessor that the compiler wrote; the groups of that program are the plan's steps. Returns None if
+    the
     compiler wrote none of them."""
     current: Attempt | None = attempt
     while current is not None and current.edit.options is None:

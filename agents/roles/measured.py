@@ -139,8 +139,8 @@ def over_floor(attempt: Attempt, situation: Situation) -> str:
 
 
 def exchange_share(profile: Profile | None, step_us: float) -> str:
-    """Says for how much of a dependent step's `step_us` microseconds the slowest own kernel waits where an exchange of the state keeps it waiting.
-    Returns "" if its stalls were not measured."""
+    """States how much of a dependent step's `step_us` microseconds the program's slowest own kernel spends waiting for an exchange of the state.
+    Returns "" if the kernel's stalls were not measured."""
     own = [kernel for kernel in profile.kernels if kernel.own and kernel.stalls] if profile is not None else []
     slowest = max(own, key=lambda kernel: kernel.share, default=None)
     if slowest is None:
@@ -153,7 +153,8 @@ def exchange_share(profile: Profile | None, step_us: float) -> str:
 
 
 def _over_split(situation: Situation, program_ms: float) -> str:
-    """Returns the program's time as a multiple of the floor with products as three of fp16, or "" if products do not bound the floor."""
+    """Returns the program's time as a multiple of the floor in which each product is computed as three fp16 products, or "" if products do not bound
+    the floor."""
     compiled = situation.plan.data if situation.plan is not None else None
     if not isinstance(compiled, Compiled) or situation.capture is None:
         return ""

@@ -16,8 +16,8 @@ NO_GRAPH = "forward is not captured as a whole, or its operators or arguments ca
 
 
 async def yielded(span: Span, situation: Situation, winner: Attempt, report: Report) -> tuple[Attempt, Report]:
-    """Returns the winner with its full-tier report, or the program of a baseline if a measurement shows that it is faster. The next baseline is tried
-    as long as one is faster than the winner. The fastest one may have no program, or one that does not pass or is no faster."""
+    """Returns the winner with its full-tier report, or the program of a baseline if a measurement shows that it is faster. Tries one baseline after
+    another as long as one is faster than the winner. The fastest baseline may have no program, or a program that does not pass or is no faster."""
     data = situation.plan.data if situation.plan is not None else None
     if situation.settings.winner != "fastest" or not isinstance(data, Compiled) or data.plan.asked_for:
         return winner, report
