@@ -194,7 +194,8 @@ def acceptance(content: dict[str, Any]) -> list[str]:
     said = (
         f"{asked}. It accepts {len(right)} of {len(verdicts)} with its default settings, and {len(right) + len(exact)} of "
         f"{len(verdicts) - len(once)} without TF32 (`NVIDIA_TF32_OVERRIDE=0`). Its tolerance is 1e-4. Its reference is PyTorch with default "
-        "settings, which computes convolutions and recurrences in TF32. If these are off by more than the tolerance, a program with fp32 accuracy is refused."
+        "settings, which computes convolutions and recurrences in TF32. If these are off by more than the tolerance, a "
+        "program with fp32 accuracy is refused."
     )
     found = [said, ""]
     found += [f"Accepted only without TF32: {', '.join(map(name, exact))}.", ""] if exact else []
