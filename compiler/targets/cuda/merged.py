@@ -1,6 +1,6 @@
 """Merges kernels that differ only in a few sizes into one kernel with parameters.
 
-This way, even a network with two hundred layers has only about a dozen kernels to read and compile. The kernel printers mark the sizes that may
+As a result, even a network with two hundred layers has only about a dozen kernels to read and compile. The kernel printers mark the sizes that may
 become parameters (`text.free`). All other sizes remain constants, since divisions by numbers unknown to the compiler and short loops that it cannot
 unroll would cost time. Kernels that differ in anything else stay separate.
 """

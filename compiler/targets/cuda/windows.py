@@ -1,6 +1,6 @@
 """Merges 16-bit convolutions that differ only in their windows into one template.
 
-This way, even a network with two hundred layers has only about a dozen kernels to read. Sizes that the compiler must know remain compile-time
+As a result, even a network with two hundred layers has only about a dozen kernels to read. Sizes that the compiler must know remain compile-time
 constants: the window's sizes become the template's `Window`, and the other sizes become template parameters.
 """
 
