@@ -1,4 +1,4 @@
-"""What models receive: evidence with its location, a small number of figures, and the parameters that can be tuned."""
+"""The contents of requests: evidence with its location, a small number of figures, and the tunable parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What readers who saw nothing but a request found wrong, open or misleading in it, one test a kind."""
+"""Faults that readers who saw only a request found in it (errors, gaps and misleading statements), with one test per kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What requests contain for the answering model: limits, a single floor, where the time goes, kernels, bounds, what counts; and that they contain no
+"""Requests tell the answering model the limits, a single floor, where the time goes, the kernels, the bounds and what counts, without
 contradictions."""
 
 from __future__ import annotations

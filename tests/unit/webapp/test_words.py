@@ -1,4 +1,5 @@
-"""Texts on pages and in messages read as a native speaker's do: they contain none of the phrases that had to be read twice, and none like them."""
+"""Texts on pages and in messages read like a native speaker's: they contain none of the phrases that readers had to read twice, and no similar
+ones."""
 
 from __future__ import annotations
 
