@@ -59,7 +59,7 @@ def act(directory: Path, request: str | None) -> int:
     if len(data) > LONGEST_REPLY:
         raise Unusable(f"the reply is longer than {LONGEST_REPLY >> 20} MiB: send the model's answer alone")
     taken = asyncio.run(answer(directory, request, text))
-    print(f"{name_of(taken)} has its reply; go on with: python -m agents solve TASK --out {directory} --resume", file=sys.stderr)
+    print(f"{name_of(taken)} has its reply; continue with: python -m agents solve TASK --out {directory} --resume", file=sys.stderr)
     return 0
 
 

@@ -205,7 +205,7 @@ class Span:
         if recorded is None:
             await self.run.refresh()
             if not self.run.replay.approved(proposed.seq):
-                await self.run.hold("The plan waits for a person to read it.", "review", "Resume the run as it is, or edit the plan first.")
+                await self.run.hold("The plan waits for a person's review.", "review", "Resume the run as it is, or edit the plan first.")
             edited = self.run.replay.edited(proposed.seq)
             recorded = EffectCompleted(key=key, name="plan.reviewed", value={"edited": edited})
             await self.record(recorded, "person")

@@ -44,8 +44,8 @@ def belongs(ways: list[WayRow], p: CandidateProposed) -> None:
 
 
 def told(p: WayChanged) -> str:
-    """Returns what happened to a branch, as a sentence that omits its number: "migrates to candidate 5 of branch 2: 2 programs in a row brought
-    no gain."."""
+    """Returns what happened to a branch, as a sentence that omits its number: "migrates to candidate 5 of branch 2: 2 programs in a row yielded no
+    gain."."""
     said = WORDS.get(p.what, p.what)
     if p.candidate is not None:
         said += {"begun": " from", "migrated": " to", "ended": " with"}.get(p.what, " with") + f" candidate {p.candidate}"

@@ -66,7 +66,7 @@ class Conversation:
     def _message(self, event: Event, p: Payload) -> None:
         text = p.get("text") or self._texts.pop(p["message"], "")
         self._texts.pop(p["message"], None)
-        self._whole(event, text or "(a long message: it is on the page, and among the artefacts)")
+        self._whole(event, text or "(a long message: see the page, or the artefacts)")
 
     def _replied(self, event: Event, p: Payload) -> None:
         text = self._texts.pop(p["key"], "")

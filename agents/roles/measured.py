@@ -89,7 +89,7 @@ def measured_text(attempt: Attempt, situation: Situation) -> str:
     if attempt.gain is not None and attempt.base is not None:
         gain = attempt.gain
         lines.append(
-            f"Timed in turn with candidate {attempt.base.number}, which it was made from: {gain.ratio:.3f}x [{gain.low:.3f}, {gain.high:.3f}]."
+            f"Timed in turn with candidate {attempt.base.number}, from which it was derived: {gain.ratio:.3f}x [{gain.low:.3f}, {gain.high:.3f}]."
         )
     spent = call_time(report, attempt.profile)
     times = " ".join(filter(None, (time_text(report, attempt.profile), host_text(report, spent))))
@@ -198,12 +198,12 @@ def error_text(report: Report) -> str:
     own = f", PyTorch's own {worst.eager_error:.3g}" if worst.eager_error is not None else ""
     said = f"Error: at most {worst.error:.3g} of a bound of {worst.bound:.3g} in {worst.name!r} ({100 * share:.0f} % of it{own}), as {worst.norm}."
     if worst.allowed:
-        said += f" {100 * worst.decided:.3g} % of the elements were decided otherwise than by PyTorch, of {100 * worst.allowed:.3g} % allowed."
+        said += f" {100 * worst.decided:.3g} % of the elements were decided differently than by PyTorch, of {100 * worst.allowed:.3g} % allowed."
     others = [portion for portion, trial in known if trial is not worst]
     if share < AT_BOUND:
         return said
     rest = f". In each of the other trials, the error is at most {100 * max(others):.0f} % of that trial's own bound" if others else ""
-    missing = " Not recorded: how many were decided otherwise, PyTorch's own error." if worst.eager_error is None else ""
+    missing = " Not recorded: how many were decided differently, PyTorch's own error." if worst.eager_error is None else ""
     return (
         f"{said} Elements that a decision changed, as many as are allowed, are left out of this figure. What follows from a decision has errors of "
         f"every size, so the largest of the rest may lie at the bound{rest}.{missing}"

@@ -26,7 +26,7 @@ async def yielded(span: Span, situation: Situation, winner: Attempt, report: Rep
         tried.add(baseline)
         source, words = print_baseline(data.plan, situation.task_source, baseline), WORDS[baseline]
         if source is None:
-            await span.say("coder", f"{words} is faster than candidate {winner.number}, but is no program: {NO_GRAPH}.")
+            await span.say("coder", f"{words} is faster than candidate {winner.number}, but cannot be turned into a program: {NO_GRAPH}.")
         if source is None or any(attempt.edit.source == source for attempt in situation.attempts):
             continue
         says = f"{words} is faster than candidate {winner.number} ({standing(report):.2f}x the best baseline), so it is tried as the program."

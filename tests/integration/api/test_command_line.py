@@ -125,7 +125,7 @@ def test_what_cannot_be_sent_is_said(call, files):
         (("verify", "task.py", "nothing.py"), "there is no file nothing.py"),
         (("verify", "task.py", "broken.py"), "line 2: syntax error"),
         (("verify", "task.py", "mine.py", "--device", "cuda"), "no verifier with a GPU"),
-        (("follow", "softmax"), "'softmax' is no run"),
+        (("follow", "softmax"), "'softmax' is not a run"),
         (("show", "00000000-0000-4000-8000-000000000000"), "no such run"),
     ):
         code, out, err = call(*arguments)
@@ -256,7 +256,7 @@ def test_comments_are_read_written_and_resolved(call, people):
     assert "resolved by" not in call("comments", str(run.pk), "--reopen", str(thread["id"]))[1]
     for wrong, said in (
         (["--add", "x", "--line", "3"], "--line needs --candidate"),
-        (["--add", "x", "--event", "3", "--candidate", "4"], "one place at a time"),
+        (["--add", "x", "--event", "3", "--candidate", "4"], "give one place"),
         (["--reply", "x", "y"], "no thread"),
         (["--resolve", "7777"], "no thread 7777"),
         (["--add", "x", "--candidate", "77"], "no candidate 77"),

@@ -203,7 +203,7 @@ def test_decisions_are_counted_where_they_were_recorded():
     trial = Trial(name="tiny", seed=1, ok=True, error=0.0398, bound=0.0398, norm="a norm", eager_error=0.01, decided=0.002, allowed=0.01)
     found.trials = [trial]
     said = measured.error_text(found)
-    assert "0.2 % of the elements were decided otherwise than by PyTorch, of 1 % allowed" in said and "Not recorded" not in said
+    assert "0.2 % of the elements were decided differently than by PyTorch, of 1 % allowed" in said and "Not recorded" not in said
     found.trials = [trial.model_copy(update={"eager_error": None, "allowed": 0.0})]
     assert "Not recorded" in measured.error_text(found)
 
