@@ -310,7 +310,7 @@ class Span:
             if not error:
                 return done
             if job.kind == "profile":  # a profile is useful, but a missing one does not end the run
-                kept = "the run goes on without this profile"
+                kept = "the run continues without this profile"
                 await self.emit(Failure(message=f"no profile: {error}", where=self.path, kept=kept))
                 return done
             kept = "trying once more" if attempt == 1 else "everything up to here"

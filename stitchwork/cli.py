@@ -117,7 +117,7 @@ def _verify(options: argparse.Namespace) -> int:
         print(verdict_text(result))
         if slow:
             low = f"{result['speedup']['low']:.2f}x" if result["speedup"] else "not measured"
-            print(f"too slow: the lower bound of the interval against eager is {low}, and {options.min_speedup:g}x is asked for")
+            print(f"too slow: the lower bound of the interval against eager is {low}, and {options.min_speedup:g}x is required")
     if result["verdict"] in ("infrastructure_error", "not_measured") and not result["problems"]:
         return IMPOSSIBLE
     return DONE if result["passed"] and not slow else NOT_PASSED
@@ -172,7 +172,7 @@ def _followed(api: Api, run: str, after: int, as_json: bool) -> int:
 
 
 def _left(run: str, what: str) -> Left:
-    print(f"\nthe {what} goes on. Follow it again: stitchwork follow {run}; end it: stitchwork cancel {run}", file=sys.stderr)
+    print(f"\nthe {what} continues. Follow it again: stitchwork follow {run}; end it: stitchwork cancel {run}", file=sys.stderr)
     return Left()
 
 
@@ -219,7 +219,7 @@ def _show(options: argparse.Namespace) -> int:
 
 def _control(options: argparse.Namespace) -> int:
     answer = _api().post(f"/runs/{_run(options.run)}/control", {"action": options.command})
-    _print(answer) if options.json else print(f"requested; the run was {answer['state']}, and obeys at its next step")
+    _print(answer) if options.json else print(f"requested; the run was {answer['state']}, and follows at its next step")
     return DONE
 
 

@@ -138,7 +138,7 @@ class Conversation:
 
     def _resumed(self, event: Event, p: Payload) -> None:
         self.paused = ""
-        self._say(event, f"goes on: {p.get('reason', '')}")
+        self._say(event, f"continues: {p.get('reason', '')}")
 
     def _error(self, event: Event, p: Payload) -> None:
         self._say(event, f"error: {p.get('message', '')} ({p.get('where', '')}; kept: {p.get('kept', '')})", "red")

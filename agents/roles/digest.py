@@ -72,7 +72,7 @@ def task_text(situation: Situation) -> str:
         f"Target language: {language_of(settings)} ({LANGUAGES[language_of(settings)]})",
         f"Device: {'cuda' if settings.device.startswith('cuda') else 'cpu'}",
         f"Precision policy: {settings.precision}",
-        f"Mode: {MODES.get(settings.mode, settings.mode)}. Only forward is called, checked and timed; no gradients are asked for.",
+        f"Mode: {MODES.get(settings.mode, settings.mode)}. Only forward is called, checked and timed; no gradients are requested.",
     ]
     admission = situation.admission
     if admission is not None:

@@ -226,7 +226,7 @@ def method_text(chosen: Sequence[Strategy], method: str | None, advice: Advice |
     """Returns the text of one or more methods. If there is an order, it is included; its author has already considered what rules out a method.
     Otherwise, the expected gain of each method and the conditions that rule it out are included."""
     if not chosen:
-        return method or (advice.reason if advice else "") or "Whatever the diagnosis speaks for."
+        return method or (advice.reason if advice else "") or "Whatever the diagnosis suggests."
     if advice is not None and ordered(advice):
         return "\n".join([*(f"`{s.name}`: {s.title}." for s in chosen), f"The order: {advice.move}"])
     return "\n".join(f"`{s.name}`: {s.title}. Brings: {s.expectation}. Not for: {s.forbidden}." for s in chosen)

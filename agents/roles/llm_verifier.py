@@ -33,7 +33,7 @@ ONWARD = {
     "repair": "Repair:",
     "next-step": "On with the next step.",
     "re-plan": "The plan has to change.",
-    "stop": "Nothing that is left would pay.",
+    "stop": "No worthwhile change is left.",
 }
 
 
@@ -159,7 +159,7 @@ def left_text(settings: Settings, attempt: Attempt, routes: Sequence[str]) -> st
     said = "The number of programs is not limited." if limit is None else f"At most {left} more program{'s' if left != 1 else ''} can be tried."
     said += " A program that fails counts and comes back for `repair` a few times; after that, the best program stays the base."
     later = [f"`{route}`" for route in ("next-step", "re-plan") if route in routes]
-    stay = f" {' and '.join(later)} stay{'s' if len(later) == 1 else ''} open while the run goes on, also after a change that failed."
+    stay = f" {' and '.join(later)} stay{'s' if len(later) == 1 else ''} open as long as the run continues, also after a change that failed."
     return f"{said}{stay if later else ''}"
 
 

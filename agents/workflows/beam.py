@@ -259,7 +259,7 @@ class Beam:
         if way.best is not None and way.best.number in ancestors_of(self.situation, self.leader):
             return f"Branch {self.leads} has improved the program that this branch began with, and this branch has not."
         if way.lost >= STANDS_STILL and not way.moved:
-            return f"{way.lost} programs in a row yielded no gain, so it goes on from the best program of branch {self.leads}."
+            return f"{way.lost} programs in a row yielded no gain, so it continues from the best program of branch {self.leads}."
         return ""
 
     async def _fill(self, span: Span, path: str) -> None:

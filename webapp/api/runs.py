@@ -178,5 +178,5 @@ def _steered(request: Request, run_id: uuid.UUID) -> Run:
     needs(request, "submit")
     run, _ = run_for(request, run_id, "act")
     if run.state == "finished":
-        raise CallRefused(409, "The run has ended.", "Fork it to go on from one of its events.")
+        raise CallRefused(409, "The run has ended.", "Fork it to continue from one of its events.")
     return run

@@ -15,7 +15,7 @@ from compiler.kernel.text import KernelText, Launch, Launcher, Part, columns, wi
 
 
 def merged(parts: Sequence[Part]) -> list[Part]:
-    """Returns the translation unit with one kernel for each set of similar kernels. The merged kernel takes the place of the first kernel in the set,
+    """Returns the translation unit with one kernel for each set of similar kernels. The merged kernel replaces the first kernel in the set,
     and the launchers of the others call it."""
     groups = alike(parts, lambda kernel: (*what(kernel), kernel.window, *(size.value for size in kernel.sizes if not size.name)))
     return replaced(parts, [as_one(kernels) for kernels in groups])

@@ -15,7 +15,7 @@ from compiler.targets.cuda.merged import Replacement, alike, replaced, what
 
 
 def windowed(parts: Sequence[Part]) -> list[Part]:
-    """Returns the translation unit with one template for each set of such kernels. The template takes the place of the first kernel in the set, and
+    """Returns the translation unit with one template for each set of such kernels. The template replaces the first kernel in the set, and
     the launchers of the others call it."""
     groups = alike(parts, lambda kernel: (*what(kernel), *(() if kernel.window else (kernel.name,))))
     return replaced(parts, [as_template([(kernel, kernel.window) for kernel in kernels if kernel.window]) for kernels in groups])

@@ -179,7 +179,7 @@ def test_ctrl_c_leaves_the_run_going(begin, people):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert f"the run goes on. Follow it again: stitchwork follow {run.pk}; end it: stitchwork cancel {run.pk}" in err
+    assert f"the run continues. Follow it again: stitchwork follow {run.pk}; end it: stitchwork cancel {run.pk}" in err
     run.refresh_from_db()
     assert run.state != "finished" and not Event.objects.filter(run=run, kind="control.requested").exists()
 

@@ -265,7 +265,7 @@ def test_the_stated_bound_is_the_verifiers(precision):
 
 def test_a_task_says_its_mode_and_that_no_gradients_are_asked_for():
     said = digest.task_text(situation())
-    assert "Mode: train" in said and "no gradients are asked for" in said
+    assert "Mode: train" in said and "no gradients are requested" in said
 
 
 def test_eager_has_one_figure_with_its_noise():
