@@ -12,7 +12,7 @@ PRECISIONS = ("fp32-strict", "tf32", "bf16", "fp16")
 EPILOGUE = """
 exit codes: 0 done (verify: passed, and fast enough; submit --follow and follow: a program passed); 1 it did not; 2 it could not be done
 (arguments, connection, the token, the host); 3 out of budget; 4 cancelled; 130 interrupted. With --json the result goes to stdout as JSON,
-everything else to stderr. STITCHWORK_URL and STITCHWORK_TOKEN go before what `stitchwork login` has kept.
+everything else to stderr. STITCHWORK_URL and STITCHWORK_TOKEN take precedence over the saved login.
 """
 EXAMPLES = {
     "verify": "stitchwork verify task.py mine.py --tier full --device cuda --min-speedup 1.0",
