@@ -116,7 +116,7 @@ def steps_text(dependent_steps: int, exchanges: int = 1, figures: DeviceFigures 
     """States what the floor leaves out. `exchanges` is the number of products and reductions in a step that depend on one another."""
     if not dependent_steps:
         return (
-            "It counts bytes and products alone, in this arithmetic and as the task's operators stand (a cheaper split or less work goes below it): "
+            "It counts only bytes and products, in this arithmetic and as the task's operators stand (a cheaper split or less work goes below it): "
             "no latency, no launches, no transcendental functions."
         )
     several = f"each has up to {exchanges} exchanges (its products and reductions, one after another), and each exchange costs"
@@ -128,9 +128,9 @@ def steps_text(dependent_steps: int, exchanges: int = 1, figures: DeviceFigures 
         step_us, cost = grid, f"{grid:.2g} us by a barrier of the grid (measured)"
     near = "its cost is under Device" if figures is not None and figures.cluster_us else "its cost is not measured here"
     return (
-        f"It counts bytes and products alone and no dependent steps: {dependent_steps:,} steps of a recurrence follow each other here, and where "
+        f"It counts only bytes and products, not dependent steps: {dependent_steps:,} steps of a recurrence follow each other here, and where "
         f"the state is spread over blocks and exchanged through L2, {each} {cost}, "
-        f"{duration(dependent_steps * exchanges * step_us / 1e3)} together. That is an estimate for one way to do it and no floor: an "
+        f"{duration(dependent_steps * exchanges * step_us / 1e3)} together. That is an estimate for one way to do it, not a floor: an "
         f"exchange within a cluster, through distributed shared memory, or within a block avoids L2 ({near}).{fewer}"
     )
 

@@ -51,7 +51,7 @@ def told(p: WayChanged) -> str:
         said += {"begun": " from", "migrated": " to", "ended": " with"}.get(p.what, " with") + f" candidate {p.candidate}"
         said += f" of branch {p.of}" if p.of is not None else ""
     if p.speedup is not None and p.beside is not None:
-        said += f", {p.speedup.ratio:.3f}x [{p.speedup.low:.3f}, {p.speedup.high:.3f}] of candidate {p.beside}, timed in turn"
+        said += f", {p.speedup.ratio:.3f}x [{p.speedup.low:.3f}, {p.speedup.high:.3f}] of candidate {p.beside}, timed in alternation"
     return f"{said}: {p.reason}" if p.reason else f"{said}."
 
 

@@ -37,7 +37,7 @@ class LlmCoder:
 
     async def write(self, span: Span, situation: Situation, parent: Attempt | None, advice: Advice | None) -> Edit | None:
         if parent is not None and (unmeasured(parent) or crowded_out(parent)):
-            changes = f"nothing: candidate {parent.number} could not be measured, so it is tried once more"
+            changes = f"nothing: candidate {parent.number} could not be measured, so it is tried again"
             return replace(parent.edit, title=AGAIN, changes=changes, says=())
         purpose, method = self._purpose(situation, parent, advice)
         values = await self._values(span, situation, parent, advice)

@@ -31,8 +31,8 @@ REASON = 10_000  # maximum number of characters of one model's explanation that 
 MODEL_UNITS = ("calls", "tokens", "dollars")
 ONWARD = {
     "repair": "Repair:",
-    "next-step": "On with the next step.",
-    "re-plan": "The plan has to change.",
+    "next-step": "Continue with the next step.",
+    "re-plan": "The plan must change.",
     "stop": "No worthwhile change is left.",
 }
 

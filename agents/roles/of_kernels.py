@@ -92,7 +92,7 @@ def _legend(kernels: Sequence[KernelProfile]) -> Iterator[str]:
     if any(kernel.metrics for kernel in kernels):
         yield (
             "Bandwidths and pipes are percentages of their own peaks (which no program sustains; pipes: while a multiprocessor has work), while the "
-            "kernel ran alone under the profiler. Asynchronous copies are no plain loads."
+            "kernel ran alone under the profiler. Asynchronous copies do not count as plain loads."
         )
     if any(kernel.grid for kernel in kernels):
         yield "Waves count launched blocks, those that return at once included."

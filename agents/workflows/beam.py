@@ -199,7 +199,7 @@ class Beam:
             rival = report.timing.rival if report.status == "passed" and report.timing is not None else None
             measuring.summary = verdict(report)
             said = f"{rival.speedup.ratio:.3f}x candidate {leader.number}" if rival is not None else f"not comparable: {verdict(report)}"
-            await measuring.say("verifier", f"Candidate {best.number} beside candidate {leader.number}, timed in turn: {said}.")
+            await measuring.say("verifier", f"Candidate {best.number} beside candidate {leader.number}, timed in alternation: {said}.")
         if rival is not None:
             best.against = Against(leader, rival.speedup)
             if rival.speedup.low > 1:

@@ -117,7 +117,7 @@ def test_shared_memory_is_that_of_a_block_in_bytes():
 
 def test_exchanges_of_a_recurrence_are_no_floor():
     said = steps_text(256, 3)
-    assert "no floor" in said and "within a cluster" in said and "needs fewer" in said and "needs fewer" not in steps_text(256)
+    assert "not a floor" in said and "within a cluster" in said and "needs fewer" in said and "needs fewer" not in steps_text(256)
 
 
 def test_the_share_of_waiting_for_memory_is_always_told():

@@ -97,7 +97,7 @@ def test_the_time_of_a_call_stands_once_in_a_request():
 def test_times_of_another_recording_are_said_to_be_that():
     found = counted()
     found.report.kernels = [ObservedKernel(name="product", calls=1, ms=0.35, share=1.0, own=True)]
-    assert "These times add up to 350 us: they are from another recording" in measured.measured_text(found, situation(found))
+    assert "These times add up to 350 us: they come from a different recording" in measured.measured_text(found, situation(found))
     found.report.kernels[0].ms = 0.306
     assert "another recording" not in measured.measured_text(found, situation(found))
 
@@ -110,7 +110,7 @@ def test_a_recurrence_says_the_steps_that_its_floor_does_not_count():
     assert task_facts(capture).dependent_steps == 6 * 512
     found = counted()
     said = measured.measured_text(found, situation(found, capture=capture))
-    assert "no dependent steps: 3,072 steps of a recurrence" in said and "3.07 ms together" in said and "0.0996 us a dependent step" in said
+    assert "not dependent steps: 3,072 steps of a recurrence" in said and "3.07 ms together" in said and "0.0996 us a dependent step" in said
     assert "dependent" not in measured.measured_text(found, situation(found))
     capture.flops = 18 * 10**9
     found.profile.host.device_us = 480

@@ -283,7 +283,7 @@ def test_why_an_attempt_lost_with_what_it_changed():
     second = passed(2, base=first, rival=0.9)
     second.edit = Edit("x = 2\n", "wider", "wider loads", (), strategy="vectorise")
     said = measured.lost_text(first, situation(first, second))
-    assert "candidate 2 (vectorise): 0.900x [0.882, 0.918] of candidate 1, timed in turn." in said and "It was to: wider loads" in said
+    assert "candidate 2 (vectorise): 0.900x [0.882, 0.918] of candidate 1, timed in alternation." in said and "It was to: wider loads" in said
     assert "-x = 1" in said and "+x = 2" in said and measured.lost_text(second, situation(first, second)) == ""
 
 
