@@ -133,7 +133,7 @@ async def test_every_tool_answers_over_http(over_http, people):
         submitted = await told(client, "submit_task", task=SOURCE, candidates=2, title="from an agent")
         assert "state: queued" in submitted
         assert "requested" in await told(client, "cancel_run", run=submitted.split()[1].rstrip(":"))
-        assert "no Python source" in await refused(
+        assert "not Python source" in await refused(
             client, "verify_program", task="/etc/passwd.py", program=PROGRAM
         )  # the files are on the agent's host
         assert "not the id of a run" in await refused(client, "run_status", run="softmax")

@@ -257,7 +257,7 @@ def test_comments_are_read_written_and_resolved(call, people):
     for wrong, said in (
         (["--add", "x", "--line", "3"], "--line needs --candidate"),
         (["--add", "x", "--event", "3", "--candidate", "4"], "give one place"),
-        (["--reply", "x", "y"], "no thread"),
+        (["--reply", "x", "y"], "not a thread"),
         (["--resolve", "7777"], "no thread 7777"),
         (["--add", "x", "--candidate", "77"], "no candidate 77"),
     ):
@@ -285,7 +285,7 @@ def test_the_doctor_names_what_is_missing(call, server):
     code, out, _ = call("doctor")
     assert code == 0 and "✓ token: alice in team alice (owner)" in out and "! device cuda: 0 online" in out
     code, out, _ = call("doctor", STITCHWORK_TOKEN="sw_wrong")
-    assert code == 2 and "✕ token" in out and "make a token" in out
+    assert code == 2 and "✕ token" in out and "create a token" in out
     code, out, _ = call("doctor", STITCHWORK_URL="http://127.0.0.1:9")
     assert code == 2 and "✕ server" in out
 
