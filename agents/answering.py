@@ -59,7 +59,7 @@ def act(directory: Path, request: str | None) -> int:
     if len(data) > LONGEST_REPLY:
         raise Unusable(f"the reply is longer than {LONGEST_REPLY >> 20} MiB: send the model's answer alone")
     taken = asyncio.run(answer(directory, request, text))
-    print(f"{name_of(taken)} has its reply; go on with: python -m agents solve TASK --out {directory} --resume", file=sys.stderr)
+    print(f"{name_of(taken)} has its reply; continue with: python -m agents solve TASK --out {directory} --resume", file=sys.stderr)
     return 0
 
 
@@ -83,7 +83,7 @@ async def answer(directory: Path, request: str, text: str) -> Waiting:
 
 
 async def waiting_in(directory: Path, events: list[Event] | None = None) -> list[Waiting]:
-    """Returns the run's pending requests, oldest first. Leaves out requests that the run has already moved past."""
+    """Returns the run's pending requests, oldest first. Omits requests that the run has already moved past."""
     events = events if events is not None else await FileJournal(directory, owner=False).load()
     ended = {done.key for event in events if (done := event.of(LlmCompleted)) is not None}
     run = events[-1].run if events else ""

@@ -58,10 +58,10 @@ def add_settings(parser: argparse.ArgumentParser, *, fork: bool = False) -> None
         choices=get_args(Settings.model_fields["winner"].annotation),
         help="the winner: the fastest program that passed (default), or the fastest with its own kernels (class custom or mixed), if any",
     )
-    parser.add_argument("--review-plan", action=argparse.BooleanOptionalAction, help="wait after the first plan until a person has read it")
+    parser.add_argument("--review-plan", action=argparse.BooleanOptionalAction, help="wait after the first plan until a person has reviewed it")
     parser.add_argument("--seed", type=int, metavar="N", help="seed of all random choices (default: 0)")
     if not fork:
-        several = "given several times: all of them, which must be of one model; a device named twice builds while it measures"
+        several = "may be repeated: uses all of them, which must be of one model; a device named twice builds while it measures"
         parser.add_argument("--device", action=Joined, help=f"cpu, or cuda:0 and so on (default: cpu); {several}")
         parser.add_argument("--precision", choices=get_args(Precision), help="the policy for program and baselines alike (default: fp32-strict)")
         parser.add_argument("--mode", choices=get_args(Mode), help="the model's mode (default: train, as KernelBench leaves it)")

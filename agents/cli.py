@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(f"agents: {error}")
         return USAGE
     except (KeyboardInterrupt, asyncio.CancelledError):
-        again = f" Continue with the same command and --resume; what is done is in {args.out}." if args.command == "solve" else ""
+        again = f" Continue with the same command and --resume; finished work is in {args.out}." if args.command == "solve" else ""
         say(f"agents: interrupted.{again}")
         return INTERRUPTED
 

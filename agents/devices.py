@@ -1,7 +1,7 @@
 """Combines several devices on one host into one client. Each job goes to a free device.
 
 Each device has its own judge, which measures one program at a time. A device that is named twice has two judges, which take turns measuring
-(`verifier.judge.gate`), so that one builds while the other measures.
+(`verifier.judge.gate`), so one builds while the other measures.
 """
 
 from __future__ import annotations

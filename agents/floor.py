@@ -96,7 +96,7 @@ def fastest(figures: DeviceFigures, precision: str) -> Arithmetic:
 
 
 def faster(figures: DeviceFigures, precision: str) -> str:
-    """Says how much less time products take in an arithmetic that the policy allows as well and that floors do not assume; "" if there is none."""
+    """States how much less time products take in another arithmetic that the policy allows but floors do not assume; "" if there is none."""
     arithmetic = fastest(figures, precision)
     if arithmetic != "3xtf32" or figures.half_gflops / PARTS <= figures.gflops(arithmetic):
         return ""
@@ -120,7 +120,7 @@ def steps_text(dependent_steps: int, exchanges: int = 1, figures: DeviceFigures 
     rows of its products (0: unknown). Where it is known how long a program waits in its steps, nothing is estimated for them."""
     if not dependent_steps:
         return (
-            "It counts bytes and products alone, in this arithmetic and as the task's operators stand (a cheaper split or less work goes below it): "
+            "It counts only bytes and products, in this arithmetic and as the task's operators stand (a cheaper split or less work goes below it): "
             "no latency, no launches, no transcendental functions."
         )
     several = f"each has up to {exchanges} exchanges (its products and reductions, one after another), and each exchange costs"

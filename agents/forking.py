@@ -86,7 +86,7 @@ def fork(events: Sequence[Event], at: int, settings: Settings, *, by: str, run: 
         if getattr(settings, name) != getattr(before, name):
             raise ForkRefused(f"a fork cannot change the {name}: earlier measurements would no longer be valid. Submit a new run instead")
     if not (searches(settings.workflow) and searches(before.workflow)):
-        raise ForkRefused("a run that verifies a person's own program has nothing that other settings could change: submit a new run instead")
+        raise ForkRefused("in a run that verifies a person's own program, other settings would change nothing: submit a new run instead")
     if settings.workflow != before.workflow:
         foreign = next((event.seq for event in events[:cut] if event.span not in COMMON), cut + 1)
         cut = foreign - 1

@@ -21,7 +21,7 @@ from agents.strategies import CATALOGUE
 
 ROLES = {"planner": "planner", "coder": "coder", "verifier": "judge"}  # the addressee of a note, and the setting that determines who plays it
 BUILT_IN = "built-in"
-FORMS = "`skip STRATEGY`, `only STRATEGY, STRATEGY`, `allow STRATEGY` or `allow all`, one a line"
+FORMS = "`skip STRATEGY`, `only STRATEGY, STRATEGY`, `allow STRATEGY` or `allow all`, one per line"
 
 _ORDER = re.compile(r"^[\s*-]*(skip|only|allow)\s+(?:(?:try|use|strategy|strategies)\s+)*(\S.*?)[\s.!]*$", re.IGNORECASE)
 _BETWEEN = re.compile(r"\s*(?:,|;|\band\b|\bor\b|\s)\s*", re.IGNORECASE)

@@ -442,7 +442,7 @@ class DocumentRef(Part):
 
 @event("diagnosis.made", "a diagnosis", ("diagnosis",))
 class DiagnosisMade(Payload):
-    """What limits a program's speed."""
+    """The cause that limits a program's speed."""
 
     candidate: Annotated[int | None, says("number of the candidate")] = None
     bottleneck: Annotated[str, says('"memory", "compute", "latency", "launch", "occupancy", "defect" or "none"')] = ""
@@ -507,7 +507,7 @@ class EffectCompleted(Keyed):
 
 @event("budget.updated", "the budget", shown="run: spent", in_order=False)
 class BudgetUpdated(Payload):
-    """What the run has spent so far."""
+    """The amounts that the run has spent so far."""
 
     spent: Annotated[Amounts, says("by unit: candidates, calls, tokens, dollars, verifier_seconds, seconds")] = {}
     limits: Annotated[Limits, says("by unit; null means no limit")] = {}

@@ -41,6 +41,6 @@ class Settings(BaseModel):
     workers: int = Field(default=4, ge=1, le=MOST_WORKERS)  # programs written and verified concurrently, in workflows that support it
     profiles: Literal["all", "winner", "none"] = "all"  # profile the reference and every program that passed, or only the winner, or nothing
     winner: Literal["fastest", "own-kernels"] = "fastest"  # own-kernels: the fastest program in the custom or mixed class, if one passed
-    review_plan: bool = False  # wait after the first plan until a person has read it
+    review_plan: bool = False  # wait after the first plan until a person has reviewed it
     budget: Budget = Budget()
     seed: int = 0

@@ -205,7 +205,7 @@ class Span:
         if recorded is None:
             await self.run.refresh()
             if not self.run.replay.approved(proposed.seq):
-                await self.run.hold("The plan waits for a person to read it.", "review", "Resume the run as it is, or edit the plan first.")
+                await self.run.hold("The plan waits for a person's review.", "review", "Resume the run as it is, or edit the plan first.")
             edited = self.run.replay.edited(proposed.seq)
             recorded = EffectCompleted(key=key, name="plan.reviewed", value={"edited": edited})
             await self.record(recorded, "person")
@@ -310,7 +310,7 @@ class Span:
             if not error:
                 return done
             if job.kind == "profile":  # a profile is useful, but a missing one does not end the run
-                kept = "the run goes on without this profile"
+                kept = "the run continues without this profile"
                 await self.emit(Failure(message=f"no profile: {error}", where=self.path, kept=kept))
                 return done
             kept = "trying once more" if attempt == 1 else "everything up to here"

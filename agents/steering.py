@@ -136,7 +136,7 @@ def fork_run(args: argparse.Namespace) -> int:
             shutil.copyfile(path, args.out / ARTEFACTS / path.name)
     write_trace(args.out, inherited, ())
     asyncio.run(FileJournal(args.out, owner=False).append([event]))
-    print(f"{args.out} holds {len(inherited)} events of {args.directory}; go on with: python -m agents solve TASK --out {args.out} --resume")
+    print(f"{args.out} holds {len(inherited)} events of {args.directory}; continue with: python -m agents solve TASK --out {args.out} --resume")
     return 0
 
 

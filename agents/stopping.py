@@ -66,7 +66,7 @@ def plateau(situation: Situation, advice: Advice | None = None, *, patience: int
     flat = since_last_gain(situation.attempts)
     if len(flat) < patience:
         return None
-    said = f"The last {len(flat)} programs brought less than {100 * (GAIN - 1):.0f} % over the best before them: a plateau"
+    said = f"The last {len(flat)} programs gained less than {100 * (GAIN - 1):.0f} % over the best before them: a plateau"
     left = families_to_leave(situation, patience=patience)
     if len(flat) >= 2 * patience:
         return f"{said}, after a change of the family of strategies too."

@@ -44,14 +44,14 @@ def belongs(ways: list[WayRow], p: CandidateProposed) -> None:
 
 
 def told(p: WayChanged) -> str:
-    """Returns what happened to a branch, as a sentence that omits its number: "migrates to candidate 5 of branch 2: 2 programs in a row brought
-    no gain."."""
+    """Returns what happened to a branch, as a sentence that omits its number: "migrates to candidate 5 of branch 2: 2 programs in a row yielded no
+    gain."."""
     said = WORDS.get(p.what, p.what)
     if p.candidate is not None:
         said += {"begun": " from", "migrated": " to", "ended": " with"}.get(p.what, " with") + f" candidate {p.candidate}"
         said += f" of branch {p.of}" if p.of is not None else ""
     if p.speedup is not None and p.beside is not None:
-        said += f", {p.speedup.ratio:.3f}x [{p.speedup.low:.3f}, {p.speedup.high:.3f}] of candidate {p.beside}, timed in turn"
+        said += f", {p.speedup.ratio:.3f}x [{p.speedup.low:.3f}, {p.speedup.high:.3f}] of candidate {p.beside}, timed in alternation"
     return f"{said}: {p.reason}" if p.reason else f"{said}."
 
 

@@ -1,7 +1,8 @@
-"""Shares a list of tasks out over several devices: a process per task, a fixed number at a time per device, rows on disk as they come.
+"""Distributes a list of tasks over several devices: one process per task, a fixed number at a time per device, with rows written to disk as they
+arrive.
 
-A process writes its row as JSON to the path that it is given. If it dies or exceeds the time of a task, its row says so. A task that the end of the
-session cuts off gets no row and waits for the next session.
+A process writes its row as JSON to the path that it is given. If it dies or exceeds the time limit of a task, its row says so. A task that is cut off
+by the end of the session gets no row and waits for the next session.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Result:
-    """A result file with one row per task. `fixed` names what was drawn and how; a file with other values cannot be continued."""
+    """A result file with one row per task. `fixed` records which tasks were drawn and how; a file with other values cannot be continued."""
 
     path: Path
     fixed: Mapping[str, Any]
@@ -61,7 +62,7 @@ class Result:
         self.notes = {name: value for name, value in content.items() if name not in (*self.fixed, "rows", "summary")}
 
     def add(self, key: str, row: Row) -> None:
-        """Records a row, which is on disk before this returns. Fields of an earlier row that it does not have remain."""
+        """Records a row, which is on disk before this returns. Fields of an earlier row that are missing in the new row are kept."""
         self.rows[key] = {**self.rows.get(key, {}), **row}
         self.save()
 
@@ -131,7 +132,7 @@ class Beside:
 
 
 def ended(command: Sequence[str], seconds: float, environment: Mapping[str, str], output: Any) -> int | None:
-    """Runs a command to its end and returns its exit status, or None if it was ended after `seconds`. Its children end with it."""
+    """Runs a command to completion and returns its exit status, or None if it was killed after `seconds`. Its child processes end with it."""
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
     try:
         return process.wait(seconds)
@@ -147,7 +148,7 @@ def ended(command: Sequence[str], seconds: float, environment: Mapping[str, str]
 
 
 async def verdict(device: str, data_dir: Path, **job: Any) -> tuple[JobResult, Row | None]:
-    """Runs one `VerifyJob` with the sweep's limits in a verifier of its own. Returns the result, and the environment of the measurement."""
+    """Runs one `VerifyJob` with the sweep's limits in a separate verifier. Returns the result, and the environment of the measurement."""
     usual = Limits()
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     verifier = Verifier(device, data_dir, limits(argparse.Namespace(timing_seconds=usual.full_timing, autotune_seconds=0.0)))
@@ -171,5 +172,5 @@ def stored_programs(rows: Mapping[str, Row], archive: Path) -> dict[str, str]:
 
 
 def shuffled(keys: Iterable[str], seed: int) -> list[str]:
-    """Returns the keys in an order by digest, so that a key's place does not depend on which others there are."""
+    """Returns the keys ordered by digest, so a key's position does not depend on the other keys."""
     return sorted(keys, key=lambda key: hashlib.sha256(f"{seed}/{key}".encode()).digest())

@@ -4,9 +4,9 @@
     python bench/clock_beside_loops.py --kernelbench CHECKOUT --devices cuda:0,cuda:1 --out RESULT.json [--limit-seconds 540] [--resume]
 
 FOLDER contains pairs of files, NAME.task.py and NAME.program.py. With `--kernelbench`, the pairs are stored programs of KernelBench's levels 1 to 3
-that passed: the ten with the shortest calls, and twenty drawn by a seed. Each pair is timed by plain loops in fresh processes (synchronised after
-each call; the same, but with the L2 flushed before each call; back to back) and then verified once in the quick tier, on the same device, with
-nothing beside it there. Times are in microseconds; `off` is the verifier's time divided by the cold loop's, minus one. It should be within 10 %, or
+that passed: the ten with the shortest calls, and twenty drawn with a seed. Each pair is timed by plain loops in fresh processes (synchronised after
+each call; the same, but with the L2 flushed before each call; back to back) and then verified once in the quick tier, on the same device, with no
+other work there. Times are in microseconds; `off` is the verifier's time divided by the cold loop's, minus one. It should be within 10 %, or
 within 30 % for calls below 30 us.
 """
 
@@ -158,7 +158,7 @@ def bar(microseconds: float) -> float:
 
 
 def summary(rows: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns, for the programs and for eager, how many times are within the bar, and which are not."""
+    """Returns, for the programs and for eager, the number of times within the bar, and the pairs outside it."""
     found: dict[str, Any] = {"pairs": len(rows), "measured": sum(bool(one.get("off")) for one in rows.values())}
     for side in ("program", "eager"):
         off = {name: (one["off"][side], bar(one["cold"][side])) for name, one in rows.items() if side in one.get("off", {})}
@@ -181,7 +181,7 @@ def line(name: str, one: Mapping[str, Any]) -> str:
 
 
 def chosen(rows: Mapping[str, Any], stored: Collection[str], shortest: int, drawn: int, seed: int) -> list[str]:
-    """Returns the keys of the fp32 rows with the shortest calls, then others in an order by digest. Flagged rows are left out."""
+    """Returns the keys of the fp32 rows with the shortest calls, then others ordered by digest. Flagged rows are left out."""
     from bench.beside import shuffled
 
     kept = [key for key, one in rows.items() if key in stored and one["status"] == "passed" and key.endswith(" fp32-strict") and not one["flags"]]

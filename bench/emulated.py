@@ -219,7 +219,7 @@ def one(path: Path, precision: str, target: str) -> str:
 
 def child(path: Path, precision: str, target: str, seconds: float) -> str:
     command = [sys.executable, __file__, str(path), "--one", "--precision", precision, "--target", target]
-    # The emulator runs on one thread; PyTorch's own in each of many tasks would only displace it.
+    # The emulator uses one thread; PyTorch's own threads in each of many tasks would only displace it.
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, env=environment)
@@ -261,7 +261,7 @@ def main() -> int:
     bad = 0
     with ThreadPoolExecutor(arguments.jobs) as pool:
         waiting = {pool.submit(child, path, arguments.precision, arguments.target, arguments.seconds): path for path in paths}
-        # Each is kept when it ends, so that a run that is cut off loses only what was under way.
+        # Each result is kept when its task ends, so an interrupted run loses only the tasks in progress.
         for done in as_completed(waiting):
             path, said = waiting[done], done.result()
             print(f"{path.parent.name}/{path.stem}: {said}", flush=True)

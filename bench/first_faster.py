@@ -5,7 +5,7 @@
 
 A verifier is kept warm, as on a serving host, but every task is new to it. A run of `agents solve`, with the compiler and without experience, is
 followed until a verdict says that its program is faster, and is then cancelled. With `--winner fastest`, a program of any class counts. Tasks are
-drawn, without those that have a flag in `--rows`, in an order that does not depend on how many are drawn, so `--resume` enlarges the sample. With
+drawn, without those that have a flag in `--rows`, in an order that does not depend on the number drawn, so `--resume` enlarges the sample. With
 several devices, a process for each takes every n-th of these tasks. For each task, RESULT contains the seconds to the first verdict and to the first
 verdict of "faster" (null if the run or its time ended without one). It also contains their medians, in which a null counts as longer than all other
 values. `course` says where the time goes: the second at which each of the verifier's jobs, and each stage of the first verification, was done.
@@ -56,8 +56,8 @@ def drawn(checkout: Path, sets: Sequence[str], rows: dict[str, Row], seed: int) 
 
 
 async def verdicts(folder: Path, run: asyncio.Task, course: dict[str, float], begun: float) -> AsyncIterator[Event]:
-    """Yields the verdicts on the run's programs as they arrive, until the run ends. Enters in `course` the second, counted from `begun`, at which
-    each of the verifier's jobs and each stage of the first verification was done for the first time."""
+    """Yields the verdicts on the run's programs as they arrive, until the run ends. Records in `course` the time in seconds since `begun` at which
+    each of the verifier's jobs and each stage of the first verification was first completed."""
     journal, seen, last = FileJournal(folder, owner=False), 0, False
     while not last:
         last = run.done()
@@ -74,7 +74,7 @@ async def verdicts(folder: Path, run: asyncio.Task, course: dict[str, float], be
 
 
 def counts(verdict: Mapping[str, Any], winner: str) -> bool:
-    """Returns whether a verdict ends the wait: the program is faster, and is of a class that may win."""
+    """Returns whether a verdict ends the wait, that is, whether the program is faster and of a class that may win."""
     return bool(verdict.get("faster")) and (winner == "fastest" or verdict.get("program_class") in SOLVED)
 
 
@@ -170,7 +170,7 @@ def without(given: Sequence[str], option: str) -> list[str]:
 
 
 def beside(arguments: argparse.Namespace, result: dict[str, Any], devices: Sequence[str], given: Sequence[str]) -> int:
-    """Runs this bench once for each device, side by side, and gathers the rows as they come. Returns the first exit status other than 0."""
+    """Runs this benchmark once for each device, concurrently, and collects the rows as they arrive. Returns the first non-zero exit status."""
     parts = [arguments.out.with_name(f"{arguments.out.stem}-part-{number}.json") for number in range(len(devices))]
     processes = []
     for number, (device, part) in enumerate(zip(devices, parts, strict=True)):

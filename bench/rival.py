@@ -1,13 +1,13 @@
-"""Measures today's programs of the built-in compiler against stored ones, each pair alternately in one measurement (`rival_source`).
+"""Compares today's programs from the built-in compiler with stored ones, timing each pair alternately in one measurement (`rival_source`).
 
     python bench/rival.py CHECKOUT --devices cuda:0,cuda:1 --out RESULT.json [--tier full] [--limit-seconds 540] [--resume] [--again slower,failed]
     python bench/rival.py CHECKOUT --out RESULT.json --print-only [--resume]             (needs no GPU)
 
-Tasks of KernelBench's levels 1 to 3 are drawn by a seed from the rows that have a stored program that passed. For each of them, today's program is
-printed for the device of the stored row with the changes that the row lists: the first program, plus `cuda-graph`; of a `block-size`, a row does not
-store the number, so the number is taken whose text is nearest to the stored one. `how` says which of these a row used. If both texts are equal, or
-equal apart from comments, there is nothing to measure, and the row says so. `vs_old` is the time of the stored program divided by that of today's:
-below 1 / 1.03, today's is slower by more than 3 %. Today's programs lie in an archive beside RESULT.
+Tasks of KernelBench's levels 1 to 3 are drawn with a seed from the rows whose stored program passed. For each of them, today's program is printed for
+the device of the stored row, with the changes that the row lists: the first program, plus `cuda-graph`. For a `block-size`, the row does not store
+the number, so the number that yields the text nearest to the stored one is used. `how` says which of these a row used. If both texts are equal,
+possibly apart from comments, nothing is measured, and the row says so. `vs_old` is the time of the stored program divided by the time of today's
+program: below 1 / 1.03, today's program is slower by more than 3 %. Today's programs are in an archive next to RESULT.
 """
 
 # sandboxed: imports tasks; run it where KernelBench itself may run
@@ -74,7 +74,7 @@ def compared(old: str, new: str) -> str:
 
 
 def distance(old: str, new: str) -> int:
-    """Returns how many lines are in one of the texts alone."""
+    """Returns the number of lines that occur in only one of the texts."""
     one, other = Counter(old.splitlines()), Counter(new.splitlines())
     return ((one - other) + (other - one)).total()
 
@@ -107,7 +107,8 @@ def print_one(task: Path, old: str, moves: Sequence[str], device: Mapping[str, A
 
 
 def nearest(plan: Any, source: str, options: Any, group: str, old: str, text: str) -> tuple[str, Any, str]:
-    """Returns the program, among those that differ in one number of the group, whose text is nearest to the stored one, its options, and a note."""
+    """Among programs that differ in one number of the group, returns the one whose text is nearest to the stored program's, with its options and a
+    note."""
     from compiler import print_program
     from compiler.planning.knobs import numbers, with_numbers
 
@@ -161,7 +162,8 @@ def row_of(report: Report | None, error: str, environment: Row | None) -> Row:
 
 
 def summary(rows: Mapping[str, Row]) -> Row:
-    """Returns what was equal, what was measured, and which of today's programs are slower by more than 3 %, as measured and with certainty."""
+    """Returns the programs that were equal, those that were measured, and those that are slower by more than 3 %, both as measured and with
+    certainty."""
     counts = Counter(row["status"] for row in rows.values())
     timed = {key: row["vs_old"] for key, row in rows.items() if row.get("vs_old")}
     lost = {key: f"{row['status']}: {row.get('message', '')}"[:200] for key, row in rows.items() if unmeasured(row)}
@@ -184,7 +186,7 @@ def told(ratio: Mapping[str, float]) -> str:
 
 
 def unmeasured(row: Row) -> bool:
-    """Returns whether a measurement, or the printing, was tried without success."""
+    """Returns whether measuring or printing was tried without success."""
     return not row.get("vs_old") and row["status"] not in (SAME_TEXT, SAME_CODE, PRINTED)
 
 
@@ -195,7 +197,7 @@ def line(key: str, row: Row) -> str:
 
 
 def again(row: Row, names: Sequence[str]) -> bool:
-    """Returns whether a finished row is to be measured once more."""
+    """Returns whether a finished row should be measured again."""
     slower = row.get("vs_old") is not None and row["vs_old"]["ratio"] < SLOWER
     return ("slower" in names and slower) or ("failed" in names and unmeasured(row) and row["status"] != UNPRINTED)
 
@@ -221,7 +223,7 @@ class Bench:
         return self.begun + self.arguments.limit_seconds
 
     def print(self) -> None:
-        """Prints the programs that today's code has not printed yet. A measurement of another text is dropped."""
+        """Prints the programs that today's code has not printed yet. Discards measurements of any other text."""
         wanted = [key for key in self.keys if not self._printed(key)]
         fresh = Result(self.arguments.out.with_name(f"{self.arguments.out.stem}-printing.json"), {}, lambda rows: None)
         with tempfile.TemporaryDirectory(prefix="rival-") as made:

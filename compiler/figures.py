@@ -111,7 +111,7 @@ def _capability(said: Any) -> tuple[int, int] | None:
 
 
 def _by_size(data: dict[str, Any], name: str) -> tuple[tuple[int, float], ...]:
-    """Returns the figures that the verifier gives under a name and a cluster's number of blocks, such as "clusters_8", after that number."""
+    """Returns the figures that the verifier stores under a name and a cluster size, such as "clusters_8", keyed by the cluster size."""
     found = {int(match[1]): float(value) for key, value in data.items() if value and (match := re.fullmatch(rf"{name}_(\d+)", key))}
     return tuple(sorted(found.items()))
 

@@ -79,7 +79,7 @@ def _login(options: argparse.Namespace) -> int:
 def _asked_token(url: str) -> str:
     token = getpass.getpass(f"Token (made on {url}/account/tokens/): ") if sys.stdin.isatty() else sys.stdin.readline()
     if not token.strip():
-        raise Unusable("there is no token: make one on the page Account, Tokens, and give it here")
+        raise Unusable("there is no token: create one on the page Account, Tokens, and enter it here")
     return token.strip()
 
 
@@ -117,7 +117,7 @@ def _verify(options: argparse.Namespace) -> int:
         print(verdict_text(result))
         if slow:
             low = f"{result['speedup']['low']:.2f}x" if result["speedup"] else "not measured"
-            print(f"too slow: the lower bound of the interval against eager is {low}, and {options.min_speedup:g}x is asked for")
+            print(f"too slow: the lower bound of the interval against eager is {low}, and {options.min_speedup:g}x is required")
     if result["verdict"] in ("infrastructure_error", "not_measured") and not result["problems"]:
         return IMPOSSIBLE
     return DONE if result["passed"] and not slow else NOT_PASSED
@@ -172,7 +172,7 @@ def _followed(api: Api, run: str, after: int, as_json: bool) -> int:
 
 
 def _left(run: str, what: str) -> Left:
-    print(f"\nthe {what} goes on. Follow it again: stitchwork follow {run}; end it: stitchwork cancel {run}", file=sys.stderr)
+    print(f"\nthe {what} continues. Follow it again: stitchwork follow {run}; end it: stitchwork cancel {run}", file=sys.stderr)
     return Left()
 
 
@@ -198,7 +198,7 @@ def _fetch(options: argparse.Namespace) -> int:
     else:
         print(f"{folder}: " + ", ".join(f"{name} {written[name]}" for name in ("best", "report", "events", "artefacts") if name in written))
         if "best" not in written:
-            print("there is no program that passed", file=sys.stderr)
+            print("no program has passed", file=sys.stderr)
         if written["state"] != "finished":
             print(f"the run is {written['state']}: the same command later fetches the rest", file=sys.stderr)
     return DONE
@@ -219,7 +219,7 @@ def _show(options: argparse.Namespace) -> int:
 
 def _control(options: argparse.Namespace) -> int:
     answer = _api().post(f"/runs/{_run(options.run)}/control", {"action": options.command})
-    _print(answer) if options.json else print(f"asked for; the run was {answer['state']}, and obeys at its next step")
+    _print(answer) if options.json else print(f"requested; the run was {answer['state']}, and follows at its next step")
     return DONE
 
 
@@ -285,7 +285,7 @@ def _read(path: Path) -> str:
     except FileNotFoundError:
         raise Unusable(f"there is no file {path}") from None
     except UnicodeDecodeError:
-        raise Unusable(f"{path} is no text in UTF-8") from None
+        raise Unusable(f"{path} is not UTF-8 text") from None
     except OSError as error:
         raise Unusable(f"{path} cannot be read: {error.strerror}") from None
 
@@ -294,7 +294,7 @@ def _run(text: str) -> str:
     """Returns a run's id, given on its own or as part of its page's address."""
     part = next((part for part in reversed(text.split("/")) if _is_uuid(part)), None)
     if part is None:
-        raise Unusable(f"{text!r} is no run: give its id, or the address of its page; `stitchwork runs` lists them")
+        raise Unusable(f"{text!r} is not a run: give its id, or the address of its page; `stitchwork runs` lists them")
     return part
 
 

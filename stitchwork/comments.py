@@ -27,7 +27,7 @@ def changes(options: argparse.Namespace) -> bool:
 def threads(api: Api, run: str, options: argparse.Namespace) -> list[Json]:
     """Returns all threads, or those of one candidate if one is named. Open threads come first, ordered by their last change."""
     if options.line is not None or options.event is not None:
-        raise NoPlace("--line and --event say where to --add; `stitchwork comments RUN` lists what there is")
+        raise NoPlace("--line and --event say where to --add; `stitchwork comments RUN` shows the numbers")
     asked: Json = {"candidate": options.candidate, "resolved": None if options.all else "false"}
     found: list[Json] = []
     after: int | None = 0
@@ -46,7 +46,7 @@ def change(api: Api, run: str, options: argparse.Namespace) -> Json:
     if options.reply is not None:
         thread, text = options.reply
         if not thread.isdecimal():
-            raise NoPlace(f"{thread!r} is no thread: `stitchwork comments RUN` shows their numbers")
+            raise NoPlace(f"{thread!r} is not a thread: `stitchwork comments RUN` shows their numbers")
         return api.post(f"{base}/{thread}/replies", {"text": _words(text)})
     thread = options.resolve if options.resolve is not None else options.reopen
     return api.post(f"{base}/{thread}/resolution", {"resolved": options.resolve is not None})
@@ -59,7 +59,7 @@ def _words(text: str) -> str:
 def _place(options: argparse.Namespace) -> Json:
     if options.event is not None:
         if options.candidate is not None or options.line is not None:
-            raise NoPlace("one place at a time: --event, or --candidate with or without --line")
+            raise NoPlace("give one place: --event, or --candidate with or without --line")
         return {"kind": "event", "seq": options.event}
     if options.line is not None and options.candidate is None:
         raise NoPlace("--line needs --candidate: a line belongs to a candidate's program")

@@ -66,7 +66,7 @@ class Conversation:
     def _message(self, event: Event, p: Payload) -> None:
         text = p.get("text") or self._texts.pop(p["message"], "")
         self._texts.pop(p["message"], None)
-        self._whole(event, text or "(a long message: it is on the page, and among the artefacts)")
+        self._whole(event, text or "(a long message: see the page, or the artefacts)")
 
     def _replied(self, event: Event, p: Payload) -> None:
         text = self._texts.pop(p["key"], "")
@@ -138,7 +138,7 @@ class Conversation:
 
     def _resumed(self, event: Event, p: Payload) -> None:
         self.paused = ""
-        self._say(event, f"goes on: {p.get('reason', '')}")
+        self._say(event, f"continues: {p.get('reason', '')}")
 
     def _error(self, event: Event, p: Payload) -> None:
         self._say(event, f"error: {p.get('message', '')} ({p.get('where', '')}; kept: {p.get('kept', '')})", "red")

@@ -43,10 +43,10 @@ def _candidate(c: Json) -> str:
 
 def _next(run: Json) -> str:
     if run["state"] == "finished":
-        return "best_program gives the source, explain_report the evidence." if run["best_candidate"] else "no program passed: read the reason."
+        return "best_program returns the source, explain_report the evidence." if run["best_candidate"] else "no program passed: read the reason."
     if run["state"] == "paused":
         return "it is paused and waits for a person, who can resume it on its page."
-    return "it goes on by itself: ask again in a minute."
+    return "it continues by itself: ask again in a minute."
 
 
 def report_text(report: Json) -> str:
@@ -64,7 +64,7 @@ def report_text(report: Json) -> str:
     trials = report["trials"]
     if trials:
         wrong = [trial for trial in trials if not trial["ok"]]
-        lines.append(f"correctness: {len(trials) - len(wrong)} of {len(trials)} checked calls right")
+        lines.append(f"correctness: {len(trials) - len(wrong)} of {len(trials)} checked calls correct")
         lines += [
             f"  {clean(t['name'])} {clean(t['output'])}: error {t['error']} against {t['bound']}. {clean(t['detail'])[:200]}" for t in wrong[:5]
         ]
@@ -96,7 +96,7 @@ def _timing(report: Json) -> list[str]:
         share = f", {100 * report['own_share']:.0f} % of the time in own kernels" if report["own_share"] is not None else ""
         lines.append(f"  class {report['program_class']}{share}")
     if timing["bounded"]:
-        lines.append("  a call takes less than 1 ms: what starting it costs the host is part of its time")
+        lines.append("  a call takes less than 1 ms: its time includes the host's cost of starting it")
     return ["time of a call:", *lines]
 
 

@@ -36,10 +36,10 @@ def _login(login: Login) -> list[Check]:
     checks = [Check("login", True, f"{login.url}, from {login.source}")]
     if readable_by_others():
         checks.append(
-            Check("privacy of the token", False, "others on this machine can read the file", "stitchwork login URL, once more", needed=False)
+            Check("privacy of the token", False, "others on this machine can read the file", "run `stitchwork login URL` again", needed=False)
         )
     if exposed(login.url):
-        checks.append(Check("encryption", False, "the token travels in the clear", "use https:// for anything but this machine", needed=False))
+        checks.append(Check("encryption", False, "the token travels in the clear", "use https:// except on this machine", needed=False))
     return checks
 
 
@@ -48,19 +48,23 @@ def _server(api: Api) -> list[Check]:
         me = api.get("/me")
     except ApiError as error:
         name = "token" if error.status in (401, 403) else "server"
-        fix = "make a token on the page Account, Tokens; then `stitchwork login`" if name == "token" else "check the address, and that it is running"
+        fix = (
+            "create a token on the page Account, Tokens; then run `stitchwork login`"
+            if name == "token"
+            else "check the address, and whether the server is running"
+        )
         return [Check(name, False, str(error), fix)]
     scopes = ", ".join(me["scopes"]) or "no scope"
     checks = [Check("token", True, f"{me['user']} in team {me['team']['name']} ({me['team']['role']}), may {scopes}")]
     missing = [scope for scope in ("read", "submit", "verify") if scope not in me["scopes"]]
     if missing:
-        checks.append(Check("scopes", False, f"the token lacks {', '.join(missing)}", "make one with these scopes where you need them", needed=False))
+        checks.append(Check("scopes", False, f"the token lacks {', '.join(missing)}", "create one with these scopes if you need them", needed=False))
     if me["team"]["role"] == "viewer":
-        checks.append(Check("role", False, "a viewer may look, but start nothing", "an owner of the team can make you a member", needed=False))
+        checks.append(Check("role", False, "a viewer may look, but not start anything", "an owner of the team can make you a member", needed=False))
     kinds = api.get("/devices")["kinds"]
     for kind in kinds:
         told = f"{kind['online']} online, {kind['waiting']} waiting"
-        fix = "start a verifier: docs/how-to/gpu-host.md" if kind["kind"] == "cuda" else "start a verifier: `make run` does"
+        fix = "start a verifier: docs/how-to/gpu-host.md" if kind["kind"] == "cuda" else "start a verifier, for example with `make run`"
         checks.append(Check(f"device {kind['kind']}", kind["online"] > 0, told, fix, needed=False))
     return checks
 

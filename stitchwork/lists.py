@@ -112,7 +112,7 @@ def _interval(row: Json, name: str) -> str:
 
 def devices(answer: Json) -> str:
     if not answer["devices"]:
-        return "no verifier has been seen; `make run` starts one"
+        return "no verifier has connected yet; `make run` starts one"
     head = ["device", "name", "status", "waiting", "sandbox"]
     rows = [[d["device"], d["name"], _status(d), d["waiting"], d["sandbox"] or "-"] for d in answer["devices"]]
     models = ", ".join(model["name"] for model in answer["models"]) or "none; the built-in compiler needs none"

@@ -38,7 +38,7 @@ def read_login() -> Login:
     if not url:
         raise NoLogin(f"there is no login: run `stitchwork login URL`, or set {URL} and {TOKEN}")
     if not token:
-        raise NoLogin(f"there is no token for {url}: run `stitchwork login {url}`, or set {TOKEN} (tokens are made on the page Account, Tokens)")
+        raise NoLogin(f"there is no token for {url}: run `stitchwork login {url}`, or set {TOKEN} (create one on the page Account, Tokens)")
     source = "the environment" if os.environ.get(TOKEN) else str(kept_at())
     return Login(clean_url(url), token, source)
 
@@ -47,7 +47,7 @@ def clean_url(text: str) -> str:
     """Returns an installation's address in the form that is saved. Raises `NoLogin` if it is not an address."""
     parts = urlsplit(text.strip() if "://" in text else f"https://{text.strip()}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise NoLogin(f"{text!r} is no address: it looks like https://stitchwork.example.org")
+        raise NoLogin(f"{text!r} is not an address: it looks like https://stitchwork.example.org")
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
 

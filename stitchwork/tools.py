@@ -36,8 +36,8 @@ Connect = Callable[[Context], AsyncApi]
 Precision = Literal["fp32-strict", "tf32", "bf16", "fp16"]
 Task = Annotated[str, Field(description="The task: Python source, the id of a task on the server, or (local server only) the path of a .py file.")]
 Program = Annotated[str, Field(description="The program: Python source with `class ModelNew`, or (local server only) the path of a .py file.")]
-Device = Annotated[str, Field(description='"cpu", "cuda" (any GPU) or one such as "cuda:0"; list_devices says what there is.')]
-Wait = Annotated[int, Field(ge=0, le=MOST_WAIT, description="Seconds to wait for the verdict; when they are over, ask verification_result.")]
+Device = Annotated[str, Field(description='"cpu", "cuda" (any GPU) or one such as "cuda:0"; list_devices lists the devices.')]
+Wait = Annotated[int, Field(ge=0, le=MOST_WAIT, description="Seconds to wait for the verdict; after that, call verification_result.")]
 Run = Annotated[str, Field(description="Id of a run or verification.")]
 
 
@@ -114,7 +114,7 @@ class Tools:
         device: Device = "cpu",
         workflow: Search = DEFAULT,
         llm: Annotated[str, Field(description='A model that list_devices names, or "built-in" (a compiler: free, deterministic).')] = "built-in",
-        candidates: Annotated[int, Field(ge=1, le=1000, description="Programs to try at most.")] = 8,
+        candidates: Annotated[int, Field(ge=1, le=1000, description="Maximum number of programs to try.")] = 8,
         minutes: Annotated[float, Field(gt=0, le=1440)] = 30,
         precision: Precision = "fp32-strict",
         title: str = "",
@@ -137,7 +137,7 @@ class Tools:
         async with self._api(ctx) as api:
             source = str(await _asked(api.text(f"/runs/{_id(run)}/best")))
         if len(source) > MOST_CHARACTERS:
-            raise ToolError(f"the program has {len(source):,} characters, too many for an answer: `stitchwork fetch {run}` writes it to a file")
+            raise ToolError(f"the program has {len(source):,} characters, too many for a reply: `stitchwork fetch {run}` writes it to a file")
         return source
 
     async def list_runs(self, ctx: Context, words: Annotated[str, Field(description="Words of the title or the task; empty: all runs.")] = "") -> str:
@@ -155,7 +155,7 @@ class Tools:
         """End a run or a verification that has not finished."""
         async with self._api(ctx) as api:
             await _asked(api.post(f"/runs/{_id(run)}/control", {"action": "cancel"}))
-        return "asked for: the run ends at its next step"
+        return "requested: the run ends at its next step"
 
     def _api(self, ctx: Context) -> AsyncApi:
         return self._connect(ctx)
@@ -180,7 +180,7 @@ class Tools:
         if "\n" in text.strip():
             return text
         if not self._local or not text.endswith(".py"):
-            raise ToolError(f"the {what} is no Python source: send the source itself{', or the path of a .py file' if self._local else ''}")
+            raise ToolError(f"the {what} is not Python source: send the source itself{', or the path of a .py file' if self._local else ''}")
         path = Path(text).expanduser()
         try:
             if path.stat().st_size > LONGEST_SOURCE:
@@ -206,7 +206,7 @@ def _facts(device: dict[str, Any]) -> str:
 
 def _id(text: str) -> str:
     if not _is_uuid(text):
-        raise ToolError(f"{text!r} is no id of a run; list_runs lists them")
+        raise ToolError(f"{text!r} is not the id of a run; list_runs lists them")
     return text
 
 

@@ -36,7 +36,7 @@ def verdict_text(result: Result) -> str:
     lines += _listed("findings", [_at(f, f"{f['severity']}: {f['message']} ({f['rule']})") for f in result["findings"]])
     lines += _listed("failed trials", [_trial(t) for t in result["failed_trials"]])
     if result["flags"]:
-        lines.append(f"the task is flagged {' and '.join(result['flags'])}: it proves little, and stays out of rankings")
+        lines.append(f"the task is flagged {' and '.join(result['flags'])}: its result proves little and is not ranked")
     output = clean(result.get("compiler_output") or "").strip()
     if output:
         lines += [

@@ -31,7 +31,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """A phase in which nothing was touched has no tests to run, which is not a failure."""
+    """A phase in which nothing changed has no tests to run; this is not a failure."""
     if session.config.getoption("--touched") and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
         session.exitstatus = pytest.ExitCode.OK
 

@@ -18,8 +18,8 @@ FAIR_SHARE = 0.5  # share of the device's memory; a program that fits into it di
 
 @dataclass(frozen=True)
 class Allocation:
-    """A failed allocation, in GiB: what was asked for (0 if the message does not say), the device's memory, what was free, and what the process
-    itself held."""
+    """A failed allocation, in GiB: the requested size (0 if the message does not say), the device's memory, its free memory, and the memory that the
+    process itself held."""
 
     asked: float
     total: float

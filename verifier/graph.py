@@ -1,4 +1,4 @@
-"""A captured model as data. It is the result of the `capture` job. At run time, it is all that planners and compilers see of a task.
+"""A captured model as data. It is the result of the `capture` job. At run time, planners and compilers see nothing else of a task.
 
 It is the functional ATen graph from `torch.export` (after decompositions), with shapes and with names that identify each node's module and source
 line. It is pure JSON: nothing in it is ever unpickled or executed.

@@ -1,8 +1,8 @@
 """Determines whether a task chooses 16-bit floating-point types itself.
 
 Under the bf16 and fp16 policies, the model and the inputs are cast, which suits a task that is written in fp32. A task that draws some of its inputs
-in bf16 and others in fp32 has decided what is kept in which type, and so have the programs that are written for it. Float8 does not count: such
-values are never cast, and what accompanies them follows the policy.
+in bf16 and others in fp32 has chosen the type of each value, and programs written for it follow that choice. Float8 does not count: such values are
+never cast, and the values that accompany them follow the policy.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @lru_cache(maxsize=256)
 def chooses_types(source: str) -> bool:
-    """Returns whether the code that draws the inputs or constructs the model names a floating-point type of 16 bits. What `forward` computes in
-    does not count, because a task may leave fp32 for a moment and be cast nonetheless."""
+    """Returns whether the code that draws the inputs or constructs the model names a 16-bit floating-point type. The types in which `forward`
+    computes do not count, because a task may leave fp32 briefly and still be cast."""
     try:
         tree = parse(source)
     except SourceError:

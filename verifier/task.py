@@ -152,7 +152,7 @@ class Admission(BaseModel):
     eager_ms: float | None = None  # median of a few calls; a display estimate, never a result
     eager_error: float | None = None  # largest error of eager against fp64 over the outputs, with the task's inputs; null without fp64
     error_bound: float | None = None  # the bound for that output; plain arithmetic's error may widen it
-    decided: float | None = None  # largest share of an output's elements that eager decides otherwise than fp64
+    decided: float | None = None  # largest share of an output's elements that eager decides differently from fp64
     trivial_by: str = ""  # if the `trivial` flag is set: the guess that passed, e.g. "zeros"
     deterministic: bool | None = None  # whether repeating a call gives the same bits
     oracle: str = ""  # where fp64 was computed ("cuda:0", "cpu"), or why it was not available

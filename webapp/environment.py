@@ -80,5 +80,6 @@ def kept_secret(data: Path, name: str) -> str:
 
 
 def database_password(data: Path, role: str = "owner") -> str:
-    """Returns the password of a role of the embedded Postgres, "owner" or one of `ROLES`. Each has its own file, `DATA_DIR/database/ROLE`."""
+    """Returns the password of a role of the embedded Postgres, "owner" or one of `ROLES`. Each is stored in its own file,
+    `DATA_DIR/database/ROLE`."""
     return kept_secret(private_dir(data) / "database", role)

@@ -12,7 +12,7 @@ from django.views import defaults
 from webapp.api.calls.problems import plain
 
 SENTENCE = "The database does not answer."
-HINT = "Runs go on as soon as it is back, and what they have written is kept. Try again in a moment."
+HINT = "Runs continue as soon as it is available again, and what they have written is kept. Try again in a moment."
 RETRY_AFTER = "5"  # seconds; the supervisor restarts the embedded server within a few seconds
 # SQL states of a server that is starting up, shutting down or out of resources. An error without a state means that the connection itself failed.
 STATES = ("08", "57P0", "53300")

@@ -14,8 +14,8 @@ from django.shortcuts import render
 
 from webapp.api.calls.problems import plain
 
-SENTENCE = "A value of this request cannot be kept."
-HINT = "It holds a null character or half of one, or a number or a time beyond all measure. Nothing was changed."
+SENTENCE = "A value of this request cannot be stored."
+HINT = "It contains a null character, half a surrogate pair, or a number or a time that is out of range. Nothing was changed."
 
 
 class Unkeepable:

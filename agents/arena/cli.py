@@ -28,7 +28,7 @@ EPILOG = """exit codes:
 
 A landscape is a table of measured programs (bench/landscapes.py); on it a model of a stated quality is played, and a run takes milliseconds:
   python -m agents arena --suite landscape:bench/results/landscapes-h200.json --workflows stitch,random --seeds 1-1000 --out DIR"""
-# Imports within functions: --help answers without the engine, and a play on landscapes needs no verifier.
+# Imports within functions: --help works without the engine, and a play on landscapes needs no verifier.
 UNITS = tuple(Budget.model_fields)
 
 
@@ -44,7 +44,7 @@ def add_commands(commands: Subcommands) -> None:
     arena.add_argument("--workflows", default=",".join(SEARCHES), metavar="A,B", help=f"of {', '.join(SEARCHES)} (default: all)")
     arena.add_argument("--llm", metavar="PROFILE", help='the model for all roles: a profile, "built-in" (default), or "landscape" on a landscape')
     arena.add_argument("--quality", default="middling", metavar="Q", help="quality of the simulated model: weak, middling (default), strong")
-    arena.add_argument("--budget", default="calls=12,candidates=12", metavar="U=N,...", help=f"of each run: {', '.join(UNITS)}; 0: no limit")
+    arena.add_argument("--budget", default="calls=12,candidates=12", metavar="U=N,...", help=f"per run: {', '.join(UNITS)}; 0: no limit")
     arena.add_argument("--seeds", default="1-5", metavar="A-B", help="one, several, or a range (default: 1-5)")
     arena.add_argument("--device", default="cpu", help="cpu, or cuda:0 and so on (default: cpu)")
     arena.add_argument("--precision", default="fp32-strict", help="fp32-strict (default), tf32, bf16, fp16")

@@ -59,7 +59,7 @@ def of_runs(
         markdown(HEAD, cells(found)),
         "",
         "Success: a confirmed program that is correct and faster than eager. Geometric mean of the confirmed speedups against eager, 1.0 if there "
-        f"is none; in brackets, its {INTERVAL}. The worst seed is the one with the lowest geometric mean. Spending is the mean of a run.",
+        f"is none; in brackets, its {INTERVAL}. The worst seed is the one with the lowest geometric mean. Spending is the mean per run.",
     ]
     lines += ["", "Not ended:", "", *(f"- {line}" for line in waiting)] if waiting else []
     if len(contest.tasks) > 1 and found:

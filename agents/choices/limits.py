@@ -30,7 +30,7 @@ class Limit:
 
     @property
     def help(self) -> str:
-        """The description, worded to fit into a sentence of a command's help text."""
+        """The description, worded to fit into a sentence in a command's help text."""
         return self.says[0].lower() + self.says[1:].rstrip(".")
 
     def field(self) -> Any:
@@ -52,6 +52,6 @@ _ALL = (
     Limit("tokens", "tokens", "token", "Tokens of language models.", usual=None, most=10**9, whole=True),
     Limit("dollars", "dollars", "dollar", "Maximum cost of language models, by the prices of the profiles.", usual=None, most=100_000),
     Limit("verifier_seconds", "seconds of verifier time", "second of verifier time", "Time on a verifier in seconds.", usual=600.0, most=DAY),
-    Limit("seconds", "seconds", "second", "Time from start to end in seconds, pauses left out.", usual=1800.0, most=DAY),
+    Limit("seconds", "seconds", "second", "Time from start to end in seconds, without pauses.", usual=1800.0, most=DAY),
 )
 LIMITS: dict[str, Limit] = {limit.unit: limit for limit in _ALL}

@@ -38,14 +38,14 @@ class Workflow:
 _ALL = (
     Workflow(
         "stitch",
-        "Plan, code step by step, verify, profile, diagnose, answer the diagnosis; re-plan where that does not help (StitchCUDA).",
+        "Plan, code step by step, verify, profile, diagnose, act on the diagnosis; re-plan if that does not help (StitchCUDA).",
         source="StitchCUDA",
         short="plans, writes code step by step, verifies, profiles, diagnoses and routes",
         when="the task has several operators and the model plans well; the default",
     ),
     Workflow(
         "forge",
-        "One correction or one optimisation a round, with only the latest program and judgement in view (CudaForge).",
+        "One correction or one optimisation per round, with only the latest program and judgement in view (CudaForge).",
         source="CudaForge",
         short="Coder and Judge alternate for ten rounds, without history",
         when="the task needs one kernel, calls are few, or the model is cheap and has a short context",
@@ -62,7 +62,7 @@ _ALL = (
     ),
     Workflow(
         "branch",
-        "Many ideas at once, the best four go on, broken programs get at most five repairs (PIKE).",
+        "Many ideas at once; the best four continue; broken programs get at most five repairs (PIKE).",
         source="PIKE-B",
         short="ten branches per phase from the best four programs, at most five repairs each",
         when="you can afford many calls, and they can run concurrently",
@@ -70,7 +70,7 @@ _ALL = (
     ),
     Workflow(
         "beam",
-        "Several branches at once over all devices: each improves its own program; one without gains continues from the best, one that lost ends.",
+        "Several branches at once over all devices: each improves its own program; one without gains continues from the best, a losing one ends.",
         source="KernelAgent, AKG, KernelEvolve",
         short="concurrent search paths, each with its own parent program; migration, and pruning by profile",
         when="you have several devices of one model, or ideas should not wait for each other",
@@ -78,7 +78,7 @@ _ALL = (
     ),
     Workflow(
         "worldmodel",
-        "A tree of decisions that a model edits by scripts; which node is tried follows from what its strategies kept of such promises (K-Search).",
+        "A tree of decisions that a model edits by scripts; the next node is chosen by how well its strategies kept such promises before (K-Search).",
         source="K-Search",
         short="a decision tree that scripts edit; beliefs, updated by results, select the next node",
         when="you have dozens of calls, the expected gains differ, and there are earlier runs on the same device",
@@ -87,7 +87,7 @@ _ALL = (
     ),
     Workflow(
         "descend",
-        "No model: the compiler's program, its numbers tuned one coordinate after the other.",
+        "No model: the compiler's program, with its numbers tuned one coordinate after another.",
         source="Ansor, Droplet Search",
         short="no language model: rules choose structures, coordinate descent tunes numbers",
         when="no model is available, or only numbers are left to tune",
@@ -95,7 +95,7 @@ _ALL = (
     ),
     Workflow(
         "random",
-        "No model and no judgement: choices of the compiler drawn at random, to compare the others with.",
+        "No model and no judgement: random choices of the compiler, as a baseline for the others.",
         source="(control)",
         short="no language model: random ideas and numbers",
         when="you need a baseline in the arena",

@@ -153,7 +153,7 @@ def said_of(node: TreeNode) -> str:
     if node.promise is not None:
         words.append(f"promised {node.promise:.2f}x")
     if node.tries:
-        words.append(f"tried in vain {node.tries} of {MOST_TRIES} times")
+        words.append(f"failed {node.tries} of {MOST_TRIES} times")
     return ", ".join(words)
 
 

@@ -79,7 +79,7 @@ class Anthropic:
         if data.get("type") == "error" or "error" in data:
             raise of_status(200, data, {}, self.profile.api_key_env)
         if not isinstance(data.get("content"), list):
-            raise Fault("protocol", "the answer has no content", "check that base_url is that of a server with Anthropic's messages API")
+            raise Fault("protocol", "the answer has no content", "check that base_url is the address of a server with Anthropic's messages API")
         answer.model = str(data.get("model") or "")
         _usage(data.get("usage"), answer)
         deltas = [delta for block in data["content"] if isinstance(block, Mapping) for delta in _block(block, answer)]

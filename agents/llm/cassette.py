@@ -104,7 +104,7 @@ class Cassette:
             append(self.path, [exchange])
         except OSError as error:
             raise ModelFailure(
-                "configuration", f"the recording {self.path} cannot be written: {error.strerror}", "mend file in the profile"
+                "configuration", f"the recording {self.path} cannot be written: {error.strerror}", "correct file in the profile"
             ) from None
         self.refresh()
         mark = fingerprint(exchange.request)
@@ -132,7 +132,7 @@ def read_cassette(path: Path) -> list[Exchange]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise ModelFailure("configuration", f"the recording {path} cannot be read: {error.strerror}", "mend file in the profile") from None
+        raise ModelFailure("configuration", f"the recording {path} cannot be read: {error.strerror}", "correct file in the profile") from None
     exchanges = []
     for number, line in enumerate(lines, 1):
         if not line.strip():

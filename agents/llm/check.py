@@ -59,7 +59,7 @@ async def try_profile(models: Models, name: str) -> Trial:
             count = len(models.cassette(profile).exchanges)
             note = f"{count} exchanges recorded" + (f", more from {profile.record}" if profile.record else "")
             ok = count > 0 or profile.record is not None
-            failure = None if ok else Failure(kind="configuration", message="the recording is empty or missing", hint="mend file in the profile")
+            failure = None if ok else Failure(kind="configuration", message="the recording is empty or missing", hint="correct file in the profile")
             return Trial(profile=name, kind=profile.kind, ok=ok, note=note, failure=failure)
         return await _ask(models.server(name))
     except ModelFailure as error:

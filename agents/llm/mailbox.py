@@ -163,7 +163,7 @@ class FileMailbox:
         if self.run is None:
             return f"put the reply into {self._path(id)}{REPLY_ENDS[0]}, then resume the run"
         page = self._path(id).with_name(f"{name}.md")
-        return f"read {page}, reply by `python -m agents answer {self.run} {name} < REPLY`, and go on with solve and --resume"
+        return f"read {page}, reply by `python -m agents answer {self.run} {name} < REPLY`, and continue with solve and --resume"
 
     def _path(self, id: str) -> Path:
         if not re.fullmatch(r"[A-Za-z0-9._-]+/[A-Za-z0-9._-]+", id) or ".." in id:

@@ -135,7 +135,7 @@ class Models:
         if found is not None:
             return found
         if self.problem:
-            raise ModelFailure("configuration", f"the profiles cannot be used: {self.problem}", "mend the file, then resume", attempts=0)
+            raise ModelFailure("configuration", f"the profiles cannot be used: {self.problem}", "correct the file, then resume", attempts=0)
         if self.file is None:
             hint = "write llm.toml into DATA_DIR (docs/how-to/language-models.md), or set STITCHWORK_LLM_PROFILES to its path"
             raise ModelFailure("configuration", f"there is no profile {name}: no model is configured here", hint, attempts=0)

@@ -82,7 +82,7 @@ class OpenAI:
     def whole(self, data: Mapping[str, Any], answer: Answer) -> list[Delta]:
         if not isinstance(data.get("choices"), list) or not data["choices"]:
             self._refuse_errors(data)
-            raise Fault("protocol", "the answer has no choices", "check that base_url is that of an OpenAI-compatible server")
+            raise Fault("protocol", "the answer has no choices", "check that base_url is the address of an OpenAI-compatible server")
         return self._chunk(data, answer, "message")
 
     def _refuse_errors(self, data: Mapping[str, Any]) -> None:

@@ -246,7 +246,7 @@ def _cause(found: Any, table: dict[str, Any], path: list[str], kind: Any) -> str
     said = found["msg"][0].lower() + found["msg"][1:]
     value = found.get("input")
     shown = f" (it is {value!r})" if isinstance(value, (int, float, bool)) or (isinstance(value, str) and len(value) <= 40) else ""
-    return f"{said}{shown}; mend the value"
+    return f"{said}{shown}; correct the value"
 
 
 def _fields(kind: Any, path: list[str]) -> list[str]:

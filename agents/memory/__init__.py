@@ -1,4 +1,4 @@
-"""What a run learns from its own attempts (`Memory`) and from earlier runs (`Inspirations`)."""
+"""The knowledge that a run gains from its own attempts (`Memory`) and from earlier runs (`Inspirations`)."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class Memory:
         return _section("Best program of each line so far:", list(map(_said_of_line, self.lineages)))
 
     def _methods(self) -> str:
-        return _section("Methods tried, with what they brought (do not repeat one that failed as it was):", [
+        return _section("Methods tried, with their results (do not repeat a failed one unchanged):", [
             _said_of(t) for t in sorted(self.tries, key=lambda t: (not t.failed, -t.candidates[-1]))
         ])  # fmt: skip
 

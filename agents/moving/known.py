@@ -28,7 +28,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known before any generated program has run. Times are in microseconds. A floor of 0 means that it is unknown."""
+    """The facts that are known before any generated program has run. Times are in microseconds. A floor of 0 means that it is unknown."""
 
     choices: tuple[Choice, ...]
     groups: tuple[str, ...]  # the program's own kernels, in the same order as the shares

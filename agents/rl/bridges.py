@@ -42,7 +42,7 @@ def trl_environment(address: str, token: str | None = None, connect: Callable[..
                 program: The whole Python source, with a class ModelNew.
 
             Returns:
-                What the verifier says of it.
+                The verifier's verdict on it.
             """
             if self._done:
                 raise ValueError("The episode is over.")

@@ -53,7 +53,7 @@ def _export(commands: Subcommands) -> None:
     export.add_argument("--agreed-by", default="", metavar="WHO", help="who agreed that models may be trained on the traces: recorded in every row")
     export.add_argument("--database", action="store_true", help="this installation's runs (DATA_DIR, DATABASE_URL), of teams that agreed")
     export.add_argument("--synthetic", type=Path, nargs="+", default=[], metavar="FILE", help="rows that `programs` made")
-    export.add_argument("--held-out", type=Path, nargs="+", default=[], metavar="PATH", help="tasks that must not be trained on")
+    export.add_argument("--held-out", type=Path, nargs="+", default=[], metavar="PATH", help="tasks that must not be used for training")
     export.add_argument("--drop-leaks", action="store_true", help="leave out leaking rows, and count them, instead of ending")
     export.add_argument("--splits", type=Path, metavar="FILE", help="splits.json of an earlier export: its tasks keep their split")
     export.add_argument("--seed", type=int, default=0)
@@ -66,16 +66,16 @@ def _synthesise(commands: Subcommands) -> None:
     synthesise = commands.add_parser(
         "synthesise",
         help="synthetic tasks by composing operators, filtered by running them in the verifier's sandbox",
-        description="Write tasks.jsonl, the same for the same seed, without what is like a benchmark's; with --admit also admitted.jsonl, and with "
-        "--programs also programs.jsonl, rows for `export --synthetic`. The same command continues.",
+        description="Write tasks.jsonl, the same for the same seed, without tasks that resemble a benchmark's; with --admit also admitted.jsonl, "
+        "and with --programs also programs.jsonl, rows for `export --synthetic`. The same command continues.",
     )
     synthesise.add_argument("--out", type=Path, required=True, metavar="DIR")
     synthesise.add_argument("--count", type=int, default=5000)
     synthesise.add_argument("--seed", type=int, default=0)
-    against = "a KernelBench checkout, the everyday suite: no task may be like one of theirs"
+    against = "a KernelBench checkout, the everyday suite: no task may resemble one of theirs"
     synthesise.add_argument("--against", type=Path, nargs="+", default=[], metavar="PATH", help=against)
     synthesise.add_argument("--admit", metavar="DEVICE", help="run each task there: `cpu`, `cuda:0`")
-    synthesise.add_argument("--verifiers", type=int, default=1, metavar="N", help="tasks at a time: one measures, the others compile and check")
+    synthesise.add_argument("--verifiers", type=int, default=1, metavar="N", help="tasks at a time: one measures, while the others compile and check")
     synthesise.add_argument("--programs", action="store_true", help="also make and verify programs of several qualities; requires --admit")
     synthesise.add_argument("--most", type=int, metavar="N", help="run only the first N tasks")
     synthesise.add_argument("--data-dir", type=Path, metavar="DIR", help="the verifier's build cache")
@@ -102,7 +102,7 @@ def _serve(commands: Subcommands) -> None:
     serve = commands.add_parser("serve", help="the environment over HTTP and websocket (OpenEnv: reset, step, state) and /score for batches")
     _problems(serve)
     serve.add_argument("--device", default="cpu", help="whose clock counts: `cpu`, `cuda:0`")
-    serve.add_argument("--verifiers", type=int, default=1, metavar="N", help="judges for that device: one measures at a time, the others compile")
+    serve.add_argument("--verifiers", type=int, default=1, metavar="N", help="judges for that device: one measures at a time, others compile")
     serve.add_argument("--waiting", type=int, default=64, metavar="N", help="number of callers that may wait; others are asked to retry")
     serve.add_argument("--timing-seconds", type=float, metavar="S", help="how long tier quick may time a program (default: the verifier's limit)")
     serve.add_argument("--turns", type=int, default=1, help="of an episode")
@@ -170,7 +170,7 @@ def _merge(commands: Subcommands) -> None:
     merge.add_argument("--out", type=Path, required=True, metavar="DIR")
     merge.add_argument("--start", type=Path, metavar="DIR", help="as given to `train`")
     merge.add_argument("--tokens", type=Path, metavar="FILE", help="as given to `train`")
-    merge.add_argument("--json", action="store_true", help="what was written as JSON, with the name and revision for a profile")
+    merge.add_argument("--json", action="store_true", help="what was written, as JSON, with the name and revision for a profile")
     merge.set_defaults(act=run_merge)
 
 

@@ -50,7 +50,7 @@ def read(given: Given, task_source: str, program_source: str) -> Report:
     if report.status in HOSTS_FAULT:
         raise Unfit("timeout" if report.status == "timed_out" else "infrastructure", f"the verdict is {report.status}: no sample")
     if report.status == "inconclusive" and not PROGRAMS_DOING & {finding.rule for finding in report.findings}:
-        raise Unfit("busy", "the host kept the program from being measured: no sample")
+        raise Unfit("busy", "the host prevented the measurement: no sample")
     if report.status == "passed":
         _sound(report)
     return report
@@ -91,7 +91,7 @@ def _sound(report: Report) -> None:
     if report.without_static:
         raise Unfit("contradiction", "the static stage was switched off: such a report is never a result")
     if any(finding.severity == "refuse" for finding in report.findings):
-        raise Unfit("contradiction", "it passed, but a finding refuses it")
+        raise Unfit("contradiction", "it passed, although a finding refuses it")
     if not report.trials or not all(trial.ok for trial in report.trials):
         raise Unfit("contradiction", "it passed without a trial, or although one failed")
     if not all(_finite(trial.error) and _finite(trial.bound) for trial in report.trials):

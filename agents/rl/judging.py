@@ -41,7 +41,7 @@ def judge_by(models: Any, profile: str, say: Callable[[str], None] = lambda line
                 reply = await models.ask(profile, request, key=f"{report.program[:16]}#{attempt}", run="rubric", on_delta=_unheard)
                 return bounded(parse(reply.text, skill, profile), ruled)
             except RubricUnusable as error:
-                say(f"rubric: the reply of {profile} is no rubric: {error}")
+                say(f"rubric: the reply of {profile} is not a rubric: {error}")
             except ModelFailure as error:
                 say(f"rubric: {error}")
         return ruled

@@ -25,7 +25,7 @@ CRITERIA: dict[Skill, dict[str, str]] = {
     "improve": {
         "anti_hacking": "Nothing was taken over from a short cut and none is new (5), or a new cheat (1).",
         "bottleneck_effectiveness": "The stated bottleneck, or the cause of the failure, is gone (5), or untouched (1).",
-        "instruction_alignment": "The change that was asked for was made, by the rules of the reply (5), or ignored (1).",
+        "instruction_alignment": "The requested change was made, by the rules of the reply (5), or ignored (1).",
         "optimization_scope_focus": "The dominant kernel was changed (5), or something that does not matter (1).",
     },
 }

@@ -1,7 +1,8 @@
 """Our own small causal transformer, trained from scratch. It needs no pretrained weights, so it serves tests and experiments.
 
-Its text is either characters (nothing has to be learned first) or byte pairs that were learned from the texts to be written (`Pairs`). Programs of
-one compiler share most of their lines, so that byte pairs turn 6,000 characters into a few hundred tokens.
+Its text consists of either characters, which need no learning, or byte pairs learned from the kind of text that it will write (`Pairs`). Programs
+from
+one compiler share most of their lines, so byte pairs turn 6,000 characters into a few hundred tokens.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Prints progress to standard error, and carries on if nothing reads it."""
+"""Prints progress to standard error, and continues if nothing reads it."""
 
 from __future__ import annotations
 

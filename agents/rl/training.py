@@ -228,8 +228,8 @@ class Trainer:
         return samples
 
     def _written(self, turn: int, due: Sequence[tuple[int, dict[str, Any]]]) -> Iterator[tuple[Sample, str]]:
-        """Yields a reply to each pending prompt, together with its episode. The prompts of a group, or all if they are judged afterwards, are sampled
-        in one batch."""
+        """Yields a reply to each pending prompt, together with its episode. The prompts of a group are sampled in one batch; if replies are judged
+        afterwards, all prompts are."""
         c = self.config
         for group in dict.fromkeys(0 if c.apart else group for group, _ in due):
             mine = [(its, seen) for its, seen in due if c.apart or its == group]

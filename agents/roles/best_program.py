@@ -42,7 +42,7 @@ def best_text(situation: Situation) -> str:
 
 
 def _margins(situation: Situation) -> list[str]:
-    """Returns the best program's error in each trial that the newest program failed, if its report has it."""
+    """Returns the best program's error in each trial that the newest program failed, if the report of the best program contains that error."""
     report, best = situation.attempts[-1].report, situation.best
     if report is None or best is None:
         return []
@@ -52,7 +52,7 @@ def _margins(situation: Situation) -> list[str]:
 
 
 def _failed_trials(situation: Situation) -> list[str]:
-    """Returns the trials that the newest program failed and for which a passing program's report has no figure."""
+    """Returns the trials that the newest program failed and that have no figure in a passing program's report."""
     report = situation.attempts[-1].report
     known = {trial.name for trial in situation.best.verdict.trials} if situation.best is not None else set()
     return [repr(trial.name) for trial in report.trials if not trial.ok and trial.name not in known] if report is not None else []

@@ -8,7 +8,8 @@ from agents.roles.situation import Coder, Planner, Roles, VerifierRole
 from agents.settings import Settings
 from agents.span import Ended
 
-# Imports within functions: forms and command lines ask only whether roles can work together, and the compiler that the roles load takes seconds.
+# Imports within functions: forms and command lines only check whether roles can work together, and importing the compiler for the roles takes
+# seconds.
 BUILT_IN = "built-in"
 
 

@@ -44,7 +44,7 @@ class BuiltInCoder:
             return self._print(compiled, situation, options, "The first program", first_change(compiled), tuple(first))
         if advice.route == "repair":
             if parent.report is not None and parent.report.status == "inconclusive":
-                changes = f"nothing: candidate {parent.number} could not be measured, so it is tried once more"
+                changes = f"nothing: candidate {parent.number} could not be measured, so it is tried again"
                 return replace(parent.edit, title="The same program once more", changes=changes, says=())
             return self._repair(compiled, situation, parent)
         move = advice.move

@@ -72,7 +72,7 @@ def task_text(situation: Situation) -> str:
         f"Target language: {language_of(settings)} ({LANGUAGES[language_of(settings)]})",
         f"Device: {'cuda' if settings.device.startswith('cuda') else 'cpu'}",
         f"Precision policy: {settings.precision}",
-        f"Mode: {MODES.get(settings.mode, settings.mode)}. Only forward is called, checked and timed; no gradients are asked for.",
+        f"Mode: {MODES.get(settings.mode, settings.mode)}. Only forward is called, checked and timed; no gradients are requested.",
     ]
     admission = situation.admission
     if admission is not None:
@@ -92,7 +92,7 @@ def task_text(situation: Situation) -> str:
 
 
 def own_error(admission: Admission) -> list[str]:
-    """Returns a line with PyTorch's own error on the task's inputs and the bound that follows, before any program exists."""
+    """Returns a line with PyTorch's own error on the task's inputs and the resulting bound, before any program exists."""
     if admission.eager_error is None or admission.error_bound is None:
         return []
     said = (
@@ -106,7 +106,7 @@ def own_error(admission: Admission) -> list[str]:
 
 
 def reference_text(situation: Situation) -> str:
-    """Returns the task's source. If its model uses classes of a library, their code as installed on the verifier's host is included."""
+    """Returns the task's source. If the model uses classes from a library, includes their code as installed on the verifier's host."""
     library = situation.capture.library if situation.capture is not None else {}
     told = [f"\nLibrary code that it uses, `{name}`:\n\n{fenced(source, 'python')}" for name, source in library.items()]
     return "\n".join([fenced(situation.task_source, "python"), *told])
@@ -246,7 +246,7 @@ def plan_text(payload: dict[str, Any]) -> str:
 
 
 def untouched_text(attempt: Attempt) -> str:
-    """Returns a sentence if a program carries out none of the plan because it has no kernel of its own, and "" otherwise."""
+    """Returns a sentence if a program implements no part of the plan because it has no kernel of its own, and "" otherwise."""
     report = attempt.report
     if report is None or report.own_share != 0:
         return ""
@@ -293,7 +293,7 @@ def _explained(operators: Any, compiled: Compiled | None) -> Any:
 
 def groups_text(payload: dict[str, Any], compiled: Compiled, floors: bool = True, first: int | None = None) -> str:
     """Returns the groups of a plan whose program already exists, with the minimum cost of each unless `floors` is false. They do not restrict what
-    may be changed. `first` is the number of the program that has these groups, if the program shown was made from it."""
+    may be changed. `first` is the number of the program that has these groups, if the program shown is derived from it."""
     steps = payload.get("steps") or []
     whose = "The groups of the program below."
     if first is not None:

@@ -225,7 +225,7 @@ def apply(swaps: list[Swap], program: str, task_source: str) -> str:
     problems: list[str] = []
     for number, swap in enumerate(swaps, start=1):
         if not swap.search.strip():
-            problems.append(f"Block {number}: its SEARCH is empty. Copy the lines before or after which something is to be put.")
+            problems.append(f"Block {number}: its SEARCH is empty. Copy the lines before or after which something is to be inserted.")
             continue
         places = occurrences(program, swap.search)
         if len(places) == 1:
@@ -279,7 +279,7 @@ def checked(source: str) -> str:
     """Return a source that parses and defines ModelNew, with the build helper inserted. Raises `UnusableReply` otherwise."""
     source = source.replace("\r\n", "\n").strip("\n") + "\n"
     if len(source) > MAX_PROGRAM:
-        raise UnusableReply(f"The program has {len(source):,} characters; more than {MAX_PROGRAM:,} are not taken.")
+        raise UnusableReply(f"The program has {len(source):,} characters; more than {MAX_PROGRAM:,} are not accepted.")
     try:
         ast.parse(source)  # parse before the helper is inserted, so that line numbers in errors match the model's text
         source = unfolded(source)

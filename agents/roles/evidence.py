@@ -62,7 +62,8 @@ def failure_text(report: Report, source: str) -> str:
 
 
 def wrong_tensors(trial: Trial) -> list[str]:
-    """Lists every tensor that is off in a trial, with its pattern, and how many were compared, because a repair depends on which are right."""
+    """Lists every tensor that is off in a trial, with its pattern, and the number of tensors compared, because a repair depends on which of them are
+    correct."""
     if not trial.wrong:
         return []
     most = f"{trial.compared} outputs, inputs that the task changes, and buffers were compared"
@@ -79,8 +80,8 @@ def wrong_tensor(part: WrongTensor) -> str:
 
 
 def held_by_others(message: str) -> str:
-    """Says how much of a device's memory other processes held when an allocation failed. Returns "" if the message is about something else or they
-    held little."""
+    """States how much of a device's memory other processes held when an allocation failed. Returns "" if the message is about something else or those
+    processes held little."""
     found = failed_allocation(message)
     if found is None or found.others < MOST_OF_OTHERS * found.total:
         return ""

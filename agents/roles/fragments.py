@@ -26,8 +26,8 @@ __device__ __forceinline__ void multiply_half(float (&sum)[64], unsigned long lo
 
 
 def fragments_text(strategies: Iterable[Strategy], figures: DeviceFigures, program: str) -> str:
-    """Returns the compiler's own device functions for products by wgmma, with the layout of their operands, if a strategy asks for such products, the
-    device has the instructions and the `program` does not contain them yet. Otherwise, returns ""."""
+    """Returns the compiler's own device functions for wgmma products, with the layout of their operands, if a strategy calls for such products, the
+    device supports the instructions, and the `program` does not contain the functions yet. Otherwise, returns ""."""
     wanted = any(strategy.name == SPLIT for strategy in strategies)
     if not wanted or figures.capability != warpgroup.ARCHITECTURE or "wgmma" in program:
         return ""

@@ -14,8 +14,8 @@ WORTH_A_GAP = 0.05  # minimum share of a call between pieces of work at which mi
 
 
 def at_call_time(spent: CallTime, call_us: float) -> CallTime:
-    """Returns the same call without a profiler, which slows the host and hardly the device: the device's time stays, and the idle time shrinks, with
-    its parts in proportion."""
+    """Returns the same call as it would be without a profiler, which slows the host but hardly the device: the device's time is unchanged, and the
+    idle time shrinks, each part in proportion."""
     scale = (call_us - spent.device_us) / spent.host_us if spent.host_us else 0.0
     parts = {name: value * scale for name in ("before_us", "gaps_us", "after_us") if (value := getattr(spent, name)) is not None}
     gaps = {name: idle * scale for name, idle in spent.gaps.items()}
@@ -23,7 +23,7 @@ def at_call_time(spent: CallTime, call_us: float) -> CallTime:
 
 
 def host_text(report: Report | None, spent: CallTime | None) -> str:
-    """Returns what an empty exchange costs on this host and what any call costs, or "" if the device hardly waits for the host's first launch."""
+    """Returns the cost of an empty exchange and of any call on this host, or "" if the device hardly waits for the host's first launch."""
     if report is None or report.timing is None or spent is None or spent.before_us is None:
         return ""
     said = []
@@ -39,8 +39,8 @@ def host_text(report: Report | None, spent: CallTime | None) -> str:
 
 
 def spent_text(attempt: Attempt | None) -> str:
-    """Says in a sentence how a program's call divides into its largest kernels and the time for which the device waits, to compare a reason for a new
-    plan with. Returns "" if that is unknown."""
+    """Describes in one sentence how a program's call divides into its largest kernels and the time for which the device waits; a reason for a new
+    plan can be compared with it. Returns "" if that is unknown."""
     report = attempt.report if attempt is not None else None
     spent = call_time(report, attempt.profile) if attempt is not None and report is not None else None
     if attempt is None or report is None or spent is None:

@@ -1,4 +1,4 @@
-"""Compares kernels with the floors of what they compute, and the time for which their tensor cores are busy with the time that the products need.
+"""Compares kernels with the floors of their computations, and the busy time of their tensor cores with the time that the products need.
 
 Tensor cores that are busy for longer than the products need multiply padding: the parts of tiles that lie outside the operands.
 """
@@ -19,9 +19,9 @@ from verifier.jobs import KernelProfile, Profile
 from verifier.profiling.diagnosing.task_facts import task_facts
 from verifier.profiling.nsight import counters
 
-WORTH_PRODUCTS = 0.2  # minimum share of a kernel's floor that its products take, at which their use of tensor cores is compared
-FEWEST_SUMMED, WORTH_A_KIND = 4, 0.1  # minimum number of kernels, and share of their time with either kind of floor, at which kinds are summed
-WORTH_BUSY = 0.05  # minimum share of the device's time for which tensor cores are busy, at which the whole program is compared
+WORTH_PRODUCTS = 0.2  # minimum share of a kernel's floor that its products take for their use of tensor cores to be compared
+FEWEST_SUMMED, WORTH_A_KIND = 4, 0.1  # minimum number of kernels, and minimum share of their time with either kind of floor, to sum the kinds
+WORTH_BUSY = 0.05  # minimum share of the device's time for which tensor cores are busy for the whole program to be compared
 # Ratios of busy time to needed time at the rate of a large product, for tiles without padding. The rate is four fifths of the tensor cores' peak.
 # Medians over the kernels without padding (four and two) in the programs of bench/results/agents-strong.tar.gz (H100, 2026-11-27).
 BY_WGMMA, BY_MMA = 0.85, 1.3
@@ -36,7 +36,7 @@ class KernelFloor:
     products_ms: float  # compute time of its products in the fastest arithmetic that the policy allows; 0 without products on tensor cores
 
     def says(self, us: float, busy: float | None) -> str:
-        """Describes the floor of a kernel that takes `us` microseconds a call, with its tensor cores `busy` for this share of the time."""
+        """Describes the floor of a kernel that takes `us` microseconds per call and keeps its tensor cores busy for the share `busy` of that time."""
         said = f"floor of what it computes and hands on: {duration(self.ms)}, by its {self.bound}"
         if us < 1e3 * self.ms and self.bound == "bytes":
             said += " from memory (so it is below its floor: a cache holds some of them, or memory is faster than a plain copy)"
@@ -50,7 +50,7 @@ class KernelFloor:
 
     @property
     def compares(self) -> bool:
-        """Whether products account for enough of the floor to compare the use of tensor cores with them."""
+        """Returns whether products account for enough of the floor to serve as a reference for the use of tensor cores."""
         return self.products_ms > 0 and self.products_ms >= WORTH_PRODUCTS * self.ms
 
 
@@ -73,8 +73,8 @@ def kernel_floors(attempt: Attempt, situation: Situation) -> dict[str, KernelFlo
 
 
 def bounds_text(attempt: Attempt, floors: Mapping[str, KernelFloor]) -> str:
-    """Adds up the kernels whose floors are bytes and those whose floors are operations, each with their floors. Returns "" if nearly all of the time
-    is of one kind, or if the time of hardly any kernel is known."""
+    """Adds up the kernels with a floor set by bytes and those with a floor set by operations, each kind together with its floors. Returns "" if
+    nearly all of the time belongs to one kind, or if few kernels have known times."""
     report = attempt.report
     sums = {"bytes": [0.0, 0.0], "operations": [0.0, 0.0]}
     seen: set[str] = set()
@@ -106,7 +106,7 @@ def _busy(kernel: KernelProfile) -> float | None:
 
 
 def products_text(attempt: Attempt, situation: Situation, floors: Mapping[str, KernelFloor]) -> str:
-    """Explains the ratios of busy to needed time that `floors` give for kernels. If they give none, compares the whole program with the task's
+    """Explains the ratios of busy time to needed time that `floors` gives for kernels. If it gives none, compares the whole program with the task's
     products. Returns "" if no kernel with counters uses tensor cores much."""
     compiled = situation.plan.data if situation.plan is not None else None
     report, busy = attempt.report, tensor_shares(attempt.profile)
@@ -146,7 +146,7 @@ def in_batches(capture: Capture) -> bool:
 
 
 def filled(capture: Capture) -> str:
-    """Says how many of the rows of products over groups of fixed capacity hold a routed row. Returns "" if that was not counted, or if the task has
+    """States how many rows hold a routed row in products over groups of fixed capacity. Returns "" if that was not counted, or if the task has
     no such products."""
     structure = task_facts(capture).structure
     for sizes in capture.group_sizes:

@@ -37,7 +37,7 @@ class LlmCoder:
 
     async def write(self, span: Span, situation: Situation, parent: Attempt | None, advice: Advice | None) -> Edit | None:
         if parent is not None and (unmeasured(parent) or crowded_out(parent)):
-            changes = f"nothing: candidate {parent.number} could not be measured, so it is tried once more"
+            changes = f"nothing: candidate {parent.number} could not be measured, so it is tried again"
             return replace(parent.edit, title=AGAIN, changes=changes, says=())
         purpose, method = self._purpose(situation, parent, advice)
         values = await self._values(span, situation, parent, advice)
@@ -194,20 +194,21 @@ def places_told(failed: Attempt, situation: Situation) -> bool:
 
 
 def unapplied(strategies: Sequence[Strategy], parent: Attempt | None, advice: Advice | None) -> list[Strategy]:
-    """Returns the strategies whose instructions help. Where an order says what to change, those that the program's header names are left out: the
-    program shows how it applies them, and the instructions start from a program that does not."""
+    """Returns the strategies whose instructions help. If an order says what to change, omits the strategies that the program's header names: the
+    program shows how it applies them, and their instructions assume a program that does not."""
     applied = named_in(parent.edit.source) if parent is not None and order(advice) else ()
     return [strategy for strategy in strategies if strategy.name not in applied]
 
 
 def names_for(settings: Settings) -> list[str]:
-    """Returns the names that a reply may give its change: those of the language, without those that the precision policy rules out."""
+    """Returns the names that a reply may give its change: all names for the language, without those that the precision policy rules out."""
     facts = Facts("cuda" if settings.device.startswith("cuda") else "cpu", "", settings.precision)
     return [s.name for s in CATALOGUE if getattr(s, digest.language_of(settings)) and (s.veto(facts) is None)]
 
 
 def began(attempt: Attempt) -> Attempt | None:
-    """Returns the program itself or the nearest one before it that the compiler wrote, whose groups are the plan's steps. Returns None if the
+    """Returns the program itself or its nearest predecessor that the compiler wrote; the groups of that program are the plan's steps. Returns None if
+    the
     compiler wrote none of them."""
     current: Attempt | None = attempt
     while current is not None and current.edit.options is None:
@@ -230,7 +231,7 @@ def method_text(chosen: Sequence[Strategy], method: str | None, advice: Advice |
     """Returns the text of one or more methods. If there is an order, it is included; its author has already considered what rules out a method.
     Otherwise, the expected gain of each method and the conditions that rule it out are included."""
     if not chosen:
-        return method or (advice.reason if advice else "") or "Whatever the diagnosis speaks for."
+        return method or (advice.reason if advice else "") or "Whatever the diagnosis suggests."
     if advice is not None and ordered(advice):
         return "\n".join([*(f"`{s.name}`: {s.title}." for s in chosen), f"The order: {advice.move}"])
     return "\n".join(f"`{s.name}`: {s.title}. Brings: {s.expectation}. Not for: {s.forbidden}." for s in chosen)

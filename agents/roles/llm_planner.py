@@ -179,7 +179,7 @@ def taught(situation: Situation) -> str:
     memory = Memory.of(situation)
     parts = [memory.digest("planner"), memory.digest("errors")]
     if situation.refusals:
-        parts.append("\n".join(["Replies that could not be used:", *(f"- {reason}" for reason in situation.refusals[-3:])]))
+        parts.append("\n".join(["Unusable replies:", *(f"- {reason}" for reason in situation.refusals[-3:])]))
     return "\n\n".join(filter(None, parts)) or "Nothing yet."
 
 
@@ -255,7 +255,7 @@ def fallback(compiled: Compiled, situation: Situation, refused: Unusable) -> Pla
             "contract": "same shapes, strides and dtypes as the reference", "expected": "", "risk": "", "reason": "there is no other plan",
         }  # fmt: skip
         payload = {"summary": "one step: the whole forward pass", "steps": [step], "floor_ms": floor_ms, "more": 0}
-    says = f"The model gave no plan that could be used, so the compiler's groups are the plan. {refused.reason}\n"
+    says = f"The model returned no usable plan, so the compiler's groups are the plan. {refused.reason}\n"
     return Plan(payload, (says,), compiled, floor_ms, capture.bytes_min, operations(compiled, capture))
 
 

@@ -32,9 +32,9 @@ REASON = 10_000  # maximum number of characters of one model's explanation that 
 MODEL_UNITS = ("calls", "tokens", "dollars")
 ONWARD = {
     "repair": "Repair:",
-    "next-step": "On with the next step.",
-    "re-plan": "The plan has to change.",
-    "stop": "Nothing that is left would pay.",
+    "next-step": "Continue with the next step.",
+    "re-plan": "The plan must change.",
+    "stop": "No worthwhile change is left.",
 }
 
 
@@ -155,13 +155,13 @@ def is_last(span: Span, attempt: Attempt) -> bool:
 
 
 def left_text(settings: Settings, attempt: Attempt, routes: Sequence[str]) -> str:
-    """Says how many programs can still be written, and what stays open after one that fails. Uses the run's initial budget, like `is_last`."""
+    """States how many programs can still be written, and which options remain after a failed one. Uses the run's initial budget, like `is_last`."""
     limit = settings.budget.candidates
     left = max(limit - attempt.number, 0) if limit is not None else 0
     said = "The number of programs is not limited." if limit is None else f"At most {left} more program{'s' if left != 1 else ''} can be tried."
     said += " A program that fails counts and comes back for `repair` a few times; after that, the best program stays the base."
     later = [f"`{route}`" for route in ("next-step", "re-plan") if route in routes]
-    stay = f" {' and '.join(later)} stay{'s' if len(later) == 1 else ''} open while the run goes on, also after a change that failed."
+    stay = f" {' and '.join(later)} stay{'s' if len(later) == 1 else ''} open as long as the run continues, also after a change that failed."
     return f"{said}{stay if later else ''}"
 
 
@@ -208,7 +208,7 @@ def titles(names: Sequence[str]) -> list[str]:
 
 
 def methods_text(names: Sequence[str], applied: Collection[str] = ()) -> str:
-    """Returns the methods with their benefits. Those that the program names as `applied` come last and are marked."""
+    """Returns the methods with their benefits. Methods that the program names as `applied` come last and are marked."""
     known = [strategy for name in names if (strategy := by_name(name)) is not None]
     new, old = ([strategy for strategy in known if (strategy.name in applied) is there] for there in (False, True))
     heading = "The program applies these already; a change within one of them goes by its name:"

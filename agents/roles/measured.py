@@ -75,9 +75,12 @@ def _profiled_eager(reference: Profile | None) -> str:
         return ""
     spent, slowed = call_time(None, reference), duration(reference.wall_us_per_iteration / 1e3)
     if spent is None:
-        return f"Eager PyTorch is not timed yet. Under a profiler, which slows the host, a call takes {slowed}."
+        return f"Eager PyTorch has not been timed yet. Under a profiler, which slows the host, a call takes {slowed}."
     least = duration(spent.device_us / 1e3)
-    return f"Eager PyTorch is not timed yet: a call takes between {least} (the device's work) and {slowed} (under a profiler, which slows the host)."
+    return (
+        f"Eager PyTorch has not been timed yet: a call takes between {least} (the device's work) and {slowed} "
+        "(under a profiler, which slows the host)."
+    )
 
 
 def measured_text(attempt: Attempt, situation: Situation) -> str:
@@ -90,9 +93,7 @@ def measured_text(attempt: Attempt, situation: Situation) -> str:
     ]
     if attempt.gain is not None and attempt.base is not None:
         gain = attempt.gain
-        lines.append(
-            f"Timed in turn with candidate {attempt.base.number}, which it was made from: {gain.ratio:.3f}x [{gain.low:.3f}, {gain.high:.3f}]."
-        )
+        lines.append(f"Timed in alternation with its parent, candidate {attempt.base.number}: {gain.ratio:.3f}x [{gain.low:.3f}, {gain.high:.3f}].")
     spent = call_time(report, attempt.profile)
     times = " ".join(filter(None, (time_text(report, attempt.profile), host_text(report, spent))))
     lines += [text for text in (over_floor(attempt, situation), times, error_text(report)) if text]
@@ -108,7 +109,7 @@ def _other_recording(report: Report, profile: Profile | None) -> Iterator[str]:
     """Yields the reason why the sum of the kernels' times differs from the device time above, if the difference is noticeable."""
     spent, total_us = call_time(report, profile), 1e3 * sum(kernel.ms for kernel in report.kernels)
     if spent is not None and total_us and abs(total_us / spent.device_us - 1) >= 0.01:
-        yield f"These times add up to {duration(total_us / 1e3)}: they are from another recording than the device time above."
+        yield f"These times add up to {duration(total_us / 1e3)}: they come from a different recording than the device time above."
 
 
 def over_floor(attempt: Attempt, situation: Situation) -> str:
@@ -121,9 +122,12 @@ def over_floor(attempt: Attempt, situation: Situation) -> str:
     if plan is not None and isinstance(plan.data, Compiled) and situation.capture is not None and plan.floor_ms:
         said = f"Floor of the whole task: {floor_of_task(plan.data, situation.capture).says()}"
     if situation.capture is not None and situation.capture.graph is not None and situation.capture.graph.left:
-        said = f"{said}. That is the floor of what was captured alone: what is left in Python, its weights and products included, is not counted"
+        said = f"{said}. That is the floor of the captured part only: what is left in Python, including its weights and products, is not counted"
     if report.timing.program_ms < FLOOR_BEATEN * known:
-        return f"{said}. This program is below it: data that stay in a cache, or a device that does more than was measured. So it says nothing here."
+        return (
+            f"{said}. This program is below it: data stay in a cache, or the device does more than was measured. "
+            "So the floor is not informative here."
+        )
     facts = task_facts(situation.capture) if situation.capture is not None else TaskFacts()
     steps = facts.dependent_steps
     figures = plan.data.figures if plan is not None and isinstance(plan.data, Compiled) else None
@@ -142,8 +146,8 @@ def over_floor(attempt: Attempt, situation: Situation) -> str:
 
 
 def exchange_share(profile: Profile | None, step_us: float) -> str:
-    """Says for how much of a dependent step's `step_us` microseconds the slowest own kernel waits where an exchange of the state keeps it waiting.
-    Returns "" if its stalls were not measured."""
+    """States how much of a dependent step's `step_us` microseconds the program's slowest own kernel spends waiting for an exchange of the state.
+    Returns "" if the kernel's stalls were not measured."""
     own = [kernel for kernel in profile.kernels if kernel.own and kernel.stalls] if profile is not None else []
     slowest = max(own, key=lambda kernel: kernel.share, default=None)
     if slowest is None:
@@ -156,7 +160,8 @@ def exchange_share(profile: Profile | None, step_us: float) -> str:
 
 
 def _over_split(situation: Situation, program_ms: float) -> str:
-    """Returns the program's time as a multiple of the floor with products as three of fp16, or "" if products do not bound the floor."""
+    """Returns the program's time as a multiple of the floor in which each product is computed as three fp16 products, or "" if products do not bound
+    the floor."""
     compiled = situation.plan.data if situation.plan is not None else None
     if not isinstance(compiled, Compiled) or situation.capture is None:
         return ""
@@ -209,7 +214,7 @@ def error_text(report: Report) -> str:
     if share < AT_BOUND:
         return said
     rest = f". In each of the other trials, the error is at most {100 * max(others):.0f} % of that trial's own bound" if others else ""
-    missing = " Not recorded: how many were decided otherwise, PyTorch's own error." if worst.eager_error is None else ""
+    missing = " Not recorded: how many were decided differently, and PyTorch's own error." if worst.eager_error is None else ""
     return (
         f"{said} Elements that a decision changed, as many as are allowed, are left out of this figure. What follows from a decision has errors of "
         f"every size, so the largest of the rest may lie at the bound{rest}.{missing}"
@@ -287,7 +292,7 @@ def why_lost(attempt: Attempt) -> str:
     base, gain = attempt.base, attempt.gain
     if base is None or gain is None:
         return f"{verdict_text(report)}."
-    said = f"{gain.ratio:.3f}x [{gain.low:.3f}, {gain.high:.3f}] of candidate {base.number}, timed in turn"
+    said = f"{gain.ratio:.3f}x [{gain.low:.3f}, {gain.high:.3f}] of candidate {base.number}, timed in alternation"
     said += ", within the noise" if gain.low < 1 < gain.high else ""
     slower = _slower_kernels(base, attempt)
     return f"{said}; {slower}." if slower else f"{said}."

@@ -48,7 +48,7 @@ def device_text(figures: DeviceFigures) -> str:
 
 
 def clusters(figures: DeviceFigures) -> str:
-    """Describes thread block clusters if the device supports them, with the number that its processing clusters can hold at most."""
+    """Describes thread block clusters if the device supports them, with the maximum number that its processing clusters can hold."""
     if figures.capability is None or figures.capability < (9, 0):
         return ""
     said = "; clusters have up to 8 blocks (16 where the kernel allows sizes that are not portable), which read each other's shared memory"
@@ -65,7 +65,7 @@ def clusters(figures: DeviceFigures) -> str:
 
 
 def measured_clusters(figures: DeviceFigures) -> str:
-    """Says how many clusters this device holds at once and what an exchange within them costs, beside one through L2."""
+    """States how many clusters this device can hold at once, and compares the cost of an exchange within them with that of one through L2."""
     counts = ", ".join(f"{count} of {size}" for size, count in figures.clusters)
     said = f"Clusters resident at once on this device, where a block takes a whole multiprocessor: {counts} blocks"
     if not figures.cluster_us:

@@ -75,7 +75,8 @@ def resources_text(attempt: Attempt, figures: DeviceFigures | None = None) -> st
 
 
 def _uncounted(kernels: Sequence[KernelProfile]) -> str:
-    """Describes the kernels that have neither counters nor a line of their own: the program's own are named, and a library's are only mentioned."""
+    """Describes the kernels that have neither counters nor their own line: the program's own kernels are named, and a library's are only
+    mentioned."""
     without = [kernel for kernel in kernels if not kernel.metrics and not kernel.name.startswith(COPIES)]
     own = list(dict.fromkeys(short_name(kernel.name) for kernel in without if kernel.own))
     named = [*own[:NAMED_KERNELS], *([f"{len(own) - NAMED_KERNELS} more own kernels"] if len(own) > NAMED_KERNELS else [])]
@@ -91,7 +92,7 @@ def _legend(kernels: Sequence[KernelProfile]) -> Iterator[str]:
     if any(kernel.metrics for kernel in kernels):
         yield (
             "Bandwidths and pipes are percentages of their own peaks (which no program sustains; pipes: while a multiprocessor has work), while the "
-            "kernel ran alone under the profiler. Asynchronous copies are no plain loads."
+            "kernel ran alone under the profiler. Asynchronous copies do not count as plain loads."
         )
     if any(kernel.grid for kernel in kernels):
         yield "Waves count launched blocks, those that return at once included."
@@ -105,8 +106,8 @@ def _legend(kernels: Sequence[KernelProfile]) -> Iterator[str]:
 
 
 def _waits(kernel: KernelProfile) -> list[tuple[str, float]]:
-    """Returns the main reasons why a kernel's warps stall, and always the share of waiting for global memory and L2, which decides between faster
-    exchanges and faster arithmetic. A warp that issues, or that is ready while another one issues, is not stalled."""
+    """Returns the main reasons why a kernel's warps stall. The share spent waiting for global memory and L2 is always included, because it decides
+    between faster exchanges and faster arithmetic. A warp that issues, or that is ready while another one issues, is not stalled."""
     known = [(name, share) for name, share in kernel.stalls.items() if name not in ("selected", "not_selected") and share >= 0.005]
     return [*known[:SHOWN_STALLS], *[(name, share) for name, share in known[SHOWN_STALLS:] if name == MEMORY_STALL]]
 

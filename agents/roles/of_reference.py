@@ -22,7 +22,7 @@ def profile_text(profile: Profile | None, call_ms: float | None = None) -> str:
     """Returns the profile of the reference: where the time goes, the number of launches, and how busy the device is. `call_ms` is the time of a call
     without the profiler, if it is known."""
     if profile is None:
-        return "No profile of the reference could be taken: what a step gains can follow from its floor alone."
+        return "The reference could not be profiled, so the gain of a step can only be estimated from its floor."
     tool = {"nsys": "Nsight Systems", "cupti": "CUPTI", "torch-profiler": "torch.profiler"}[profile.tool]
     spent = call_time(None, profile)
     if spent is not None and call_ms is not None and spent.device_us < 1e3 * call_ms < spent.call_us:

@@ -165,7 +165,7 @@ def find_object(reply: Reply, keys: tuple[str, ...]) -> dict[str, Any]:
 
 
 def cut_off(reply: Reply) -> str:
-    return " The reply was cut off at its longest length: be shorter." if reply.finish == "length" else ""
+    return " The reply was cut off at the maximum length: be shorter." if reply.finish == "length" else ""
 
 
 def fences(text: str) -> list[str]:

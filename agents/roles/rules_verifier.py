@@ -37,9 +37,9 @@ def by_rules(situation: Situation, attempt: Attempt) -> Advice:
     """Returns the route and, for a correct program, the first method that the rules allow and that has not failed yet."""
     found = diagnosed(situation, attempt)
     if crowded_out(attempt):
-        return Advice(found, "repair", "Other processes held the device's memory: it is tried once more.")
+        return Advice(found, "repair", "Other processes held the device's memory: it is tried again.")
     if unmeasured(attempt) and situation.best is None:
-        return Advice(found, "repair", "Nothing is known to be wrong with it: it is measured once more.")
+        return Advice(found, "repair", "Nothing is known to be wrong with it: it is measured again.")
     if not attempt.passed and not unmeasured(attempt):
         return Advice(found, "repair", f"{NOT_JUDGED}: the evidence goes back to the Coder.")
     best = situation.best or attempt

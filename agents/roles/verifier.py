@@ -35,7 +35,7 @@ class BuiltInVerifier:
         if best is None:
             return Advice(found, "repair", "It has to be right before it can be fast.")
         if found.bottleneck == "none" and attempt is best and (fraction_of_floor(situation, attempt) or 1.0) >= NEAR_FLOOR:
-            return Advice(found, "stop", "The program is at 95 % of the floor or better: nothing is left that would pay.")
+            return Advice(found, "stop", "The program is at 95 % of the floor or better: no worthwhile gain is left.")
         of_best = found if attempt is best else self._diagnose(situation, best)
         open_moves, refused = self.open_moves(situation, of_best)
         if not open_moves:
@@ -68,7 +68,7 @@ class BuiltInVerifier:
                 continue
             why_not = strategy.refuses(facts) or situation.orders.refuses(move.strategy)
             if why_not is None and family(move.strategy) in left:
-                why_not = f"{move.strategy} is of a family that brought nothing lately"
+                why_not = f"{move.strategy} is of a family that has yielded nothing lately"
             if why_not:
                 refused.append(why_not)
             else:

@@ -13,7 +13,7 @@ INTRODUCTION = """# Strategies
 
 {count} ways to make a program faster, in {families} families. Planners choose from them, a diagnosis may recommend only those listed in its rules,
 and the built-in compiler applies some of them. A ledger records the expected and the measured gain of each (the page *Knowledge > Strategies*).
-Before a search that has reached a plateau gives up, it tries families other than those that gained nothing.
+A search on a plateau tries families other than those that gained nothing before it gives up.
 
 These rules apply to all strategies:
 

@@ -34,7 +34,7 @@ def combined(names: Iterable[str]) -> str:
 
 
 def named(said: str) -> str:
-    """Returns the combined name for what a person or a model wrote when asked for strategies: "`a`, b and c" becomes "a + b + c"."""
+    """Returns the combined name for a list of strategies that a person or a model wrote: "`a`, b and c" becomes "a + b + c"."""
     return combined(re.split(r"\s*(?:\+|,|;|&|/|\band\b)\s*", re.sub(r"[`'\"*]", "", said).strip(" .").lower()))
 
 

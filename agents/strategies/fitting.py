@@ -36,7 +36,7 @@ def every(*vetoes: Veto) -> Veto:
 
 
 def other_kernels(facts: Facts) -> str | None:
-    """Vetoes handing a group back if the program has one kernel, because eager PyTorch would be left."""
+    """Vetoes handing a group back if the program has only one kernel, because only eager PyTorch would remain."""
     return "the program has one kernel, without which it is eager PyTorch" if facts.kernels == facts.own_kernels == 1 else None
 
 
@@ -145,8 +145,8 @@ def outputs_exceed_cache(facts: Facts) -> str | None:
 
 
 def large_products(facts: Facts) -> str | None:
-    """Vetoes what pays for large products alone. A product that a recurrence repeats counts for all steps, because the part that does not depend on
-    the state can be taken out of the loop as one product."""
+    """Vetoes strategies that pay off only for large products. A product in a recurrence counts for all steps, because the part that does not depend
+    on the state can be moved out of the loop as one product."""
     products, steps = facts.structure.products if facts.structure is not None else None, max(facts.dependent_steps or 1, 1)
     return "no product has 1 GFLOP or more" if products is not None and not any(p.flops * steps >= SPLIT_FLOPS for p in products) else None
 

@@ -91,8 +91,8 @@ BLOCKS: tuple[Strategy, ...] = (
         title="A whole block of the model in one kernel",
         answers=("memory", "launch", "latency", "occupancy"),
         when=far_from_floor,
-        applies="matmuls, normalisations and everything between them (weights that are unpacked or scaled first included) work on the same rows, and "
-        "a tile of rows with all that is computed on it (up to about 200 kB) fits on one SM",
+        applies="matmuls, normalisations and everything between them (including weights that are unpacked or scaled first) work on the same rows, "
+        "and a tile of rows with all values computed on it (up to about 200 kB) fits on one SM",
         expectation="no memory traffic between the operators and a single launch: 1.5 to 5x where operators are short",
         forbidden="weights larger than L2 that every tile rereads; a matmul that alone keeps the arithmetic units busy for 100 us or more",
         references=("Dao et al., arXiv 2205.14135", "Wu et al., Mirage, arXiv 2405.05751"),

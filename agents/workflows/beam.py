@@ -103,7 +103,7 @@ class Beam:
         """Applies the rules after a round and diagnoses the remaining branches. Returns the reason why the search ends, or "" if it goes on."""
         self.barren = 0 if written else self.barren + 1
         if self.barren == BARREN:
-            return f"{BARREN} rounds brought no new program"
+            return f"{BARREN} rounds yielded no new program"
         reason = enough(self.run, self.situation) or plateau(self.situation, patience=PATIENCE * max(2, self.places))
         if reason:
             return reason
@@ -199,7 +199,7 @@ class Beam:
             rival = report.timing.rival if report.status == "passed" and report.timing is not None else None
             measuring.summary = verdict(report)
             said = f"{rival.speedup.ratio:.3f}x candidate {leader.number}" if rival is not None else f"not comparable: {verdict(report)}"
-            await measuring.say("verifier", f"Candidate {best.number} beside candidate {leader.number}, timed in turn: {said}.")
+            await measuring.say("verifier", f"Candidate {best.number} beside candidate {leader.number}, timed in alternation: {said}.")
         if rival is not None:
             best.against = Against(leader, rival.speedup)
             if rival.speedup.low > 1:
@@ -235,7 +235,7 @@ class Beam:
                 return ""  # the reply contained no program, so the plan's program is requested again
             return f"None of its programs is correct after {REPAIRS} repairs." if way.view.attempts else "It produced no program."
         if way.lost >= LOST:
-            return f"{way.lost} programs in a row brought no gain."
+            return f"{way.lost} programs in a row yielded no gain."
         ruled = self.roles.verifier.by_rules(way.view, way.best)
         return f"Its profile leaves nothing to gain: {ruled.reason}" if ruled.route == "stop" else ""
 
@@ -259,7 +259,7 @@ class Beam:
         if way.best is not None and way.best.number in ancestors_of(self.situation, self.leader):
             return f"Branch {self.leads} has improved the program that this branch began with, and this branch has not."
         if way.lost >= STANDS_STILL and not way.moved:
-            return f"{way.lost} programs in a row brought no gain, so it goes on from the best program of branch {self.leads}."
+            return f"{way.lost} programs in a row yielded no gain, so it continues from the best program of branch {self.leads}."
         return ""
 
     async def _fill(self, span: Span, path: str) -> None:

@@ -50,7 +50,7 @@ async def search(run: Engine, situation: Situation, roles: Roles) -> str:
         if reason := enough(run, situation) or plateau(situation, patience=2 * BRANCHES):
             return reason
         if not any(written):
-            return "the last phase brought no new program"
+            return "the last phase yielded no new program"
     return f"{queries} queries are used"
 
 

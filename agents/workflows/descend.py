@@ -46,7 +46,7 @@ async def search(run: Engine, situation: Situation, roles: Roles) -> str:
         while enough(run, situation) is None and not await moves.storm(f"storm-{turn}.{storms + 1}"):
             storms += 1
             if storms == STORMS:
-                return f"{reason} Then {storms} storms of {STORM} samples brought nothing."
+                return f"{reason} Then {storms} storms of {STORM} samples yielded nothing."
         if reached := enough(run, situation):
             return reached
 
@@ -118,7 +118,7 @@ class Moves:
         if advice is not None and advice.route == "stop":
             return f"The exploration ends: {advice.reason}"
         if self.situation.best is not None and fruitless >= FRUITLESS:
-            return f"The last {fruitless} changes of structure brought nothing."
+            return f"The last {fruitless} changes of structure yielded nothing."
         if self.situation.best is not None and tried >= most:
             return f"The exploration ends after {tried} program{'s' if tried != 1 else ''}."
         return None

@@ -85,7 +85,7 @@ def verdict(report: Report) -> str:
         said += f", {best.speedup.ratio:.2f}x [{best.speedup.low:.2f}, {best.speedup.high:.2f}] vs {best.baseline}"
     rival = report.timing.rival if report.timing else None
     if rival is not None:
-        said += f", {rival.speedup.ratio:.3f}x [{rival.speedup.low:.3f}, {rival.speedup.high:.3f}] vs the program that it was made from"
+        said += f", {rival.speedup.ratio:.3f}x [{rival.speedup.low:.3f}, {rival.speedup.high:.3f}] vs the program from which it was derived"
     if report.program_class:
         share = f" ({100 * report.own_share:.0f} % own kernels)" if report.own_share is not None else ""
         said += f", {report.program_class}{share}"

@@ -71,7 +71,7 @@ class Search:
                 self.first = self.tree.plant("The first program", "The task as the plan has it.").id
             await self.attempt(self.chosen())
             if self.silent >= SILENT:
-                return f"the last {SILENT} attempts brought no program"
+                return f"the last {SILENT} attempts yielded no program"
         return f"{MOST_ATTEMPTS} attempts are used"
 
     # the tree

@@ -16,8 +16,8 @@ NO_GRAPH = "forward is not captured as a whole, or its operators or arguments ca
 
 
 async def yielded(span: Span, situation: Situation, winner: Attempt, report: Report) -> tuple[Attempt, Report]:
-    """Returns the winner with its full-tier report, or the program of a baseline if a measurement shows that it is faster. The next baseline is tried
-    as long as one is faster than the winner. The fastest one may have no program, or one that does not pass or is no faster."""
+    """Returns the winner with its full-tier report, or the program of a baseline if a measurement shows that it is faster. Tries one baseline after
+    another as long as one is faster than the winner. The fastest baseline may have no program, or a program that does not pass or is no faster."""
     data = situation.plan.data if situation.plan is not None else None
     if situation.settings.winner != "fastest" or not isinstance(data, Compiled) or data.plan.asked_for:
         return winner, report
@@ -26,7 +26,7 @@ async def yielded(span: Span, situation: Situation, winner: Attempt, report: Rep
         tried.add(baseline)
         source, words = print_baseline(data.plan, situation.task_source, baseline), WORDS[baseline]
         if source is None:
-            await span.say("coder", f"{words} is faster than candidate {winner.number}, but is no program: {NO_GRAPH}.")
+            await span.say("coder", f"{words} is faster than candidate {winner.number}, but cannot be turned into a program: {NO_GRAPH}.")
         if source is None or any(attempt.edit.source == source for attempt in situation.attempts):
             continue
         says = f"{words} is faster than candidate {winner.number} ({standing(report):.2f}x the best baseline), so it is tried as the program."

@@ -1,4 +1,4 @@
-"""Trains a small policy with several rewards and lets the verifier judge each of them on held-out tasks.
+"""Trains a small policy with several rewards and has the verifier judge each resulting policy on held-out tasks.
 
     python -m bench.rl_arms.corpus --out DATA --count 3600 --against CHECKOUT bench/everyday        on any CPU
     python -m bench.rl_arms.arms supervise --data DATA --out RUN --device cuda:0 --seed 0
@@ -6,7 +6,7 @@
     python -m bench.rl_arms.arms judge ARM... --data DATA --out RUN --device cuda:0 --seed 0        ARM: supervised or one of the above
     python -m bench.rl_arms.arms tables RUN... --to FILE
 
-Every command continues where it was interrupted. Policy and judge share the device: while one works, the other waits. The rewards:
+Every command resumes where it was interrupted. Policy and judge share the device: while one works, the other waits. The rewards:
 
     naive     one seed, one shape, the program's own process, KernelBench's tolerance (bench/rl_arms/naive.py)
     verdict   our verifier: 0 unless the program passed, then 0.3 plus the lower end of its speedup
@@ -75,7 +75,7 @@ def supervise(args: argparse.Namespace) -> int:
 
 
 def opened(args: argparse.Namespace, arm: str) -> Any:
-    """Returns the policy as an arm's checkpoint has it."""
+    """Returns the policy from an arm's checkpoint."""
     from agents.rl import tensors
     from agents.rl.scratch import TinyPolicy
     from agents.rl.training import CHECKPOINT, restore, weights_of
@@ -122,7 +122,7 @@ class TimeIsUp(Exception):
 
 
 def training_tasks(data: Path) -> dict[str, str]:
-    """Returns the tasks for reinforcement, for which supervision had no programs."""
+    """Returns the tasks for reinforcement; supervision had no programs for them."""
     return {str(line["number"]): line["task"] for line in Lines(data / "practice.jsonl")}
 
 
@@ -189,7 +189,7 @@ def judge(args: argparse.Namespace) -> int:
 
 
 def written(args: argparse.Namespace, arm: str, held: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the programs that an arm's policy writes for the held-out tasks; the same ones again if they have been written before."""
+    """Returns the programs that an arm's policy writes for the held-out tasks, or the earlier ones if they exist."""
     import torch
 
     path = args.out / f"written-{arm}.jsonl"
@@ -234,7 +234,7 @@ def figures(out: Path, arm: str) -> dict[str, Any]:
 
 
 def course(out: Path, arm: str) -> list[dict[str, Any]]:
-    """Returns an arm's training, step by step: reward, success, and cheats by their text."""
+    """Returns an arm's training step by step: reward, success, and cheats judged by their text."""
     from agents.rl.records import METRICS, ROLLOUTS, read_lines
 
     texts: dict[int, list[str]] = {}

@@ -1,10 +1,10 @@
-"""Writes the experiment's data on a CPU: short synthetic tasks, and programs for them by the built-in compiler at several qualities.
+"""Writes the experiment's data on a CPU: short synthetic tasks, and programs of several qualities for them from the built-in compiler.
 
     python -m bench.rl_arms.corpus --out DIR --count 4000 --held-out 64 --against CHECKOUT bench/everyday
 
 `held-out.jsonl` has one task per line, and so has `practice.jsonl`, for reinforcement. `pairs.jsonl` has one task and program per line, for
-supervision: tuned, slow, wrong or cheat. The labels follow from how a program was made; nothing is executed here. No other task has the structure of
-a held-out task or is similar to one. The same command continues.
+supervision: tuned, slow, wrong or cheat. The labels follow from the way in which a program was made; nothing is executed here. No other task has the
+same structure as a held-out task or is similar to one. The same command continues.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ EVERY_WRONG, EVERY_CHEAT = 3, 8  # one in so many tasks gets a wrong program, or
 
 
 def short(chain: Chain) -> bool:
-    """Whether the task is one of the experiment: few operators on rows or tokens, and no matrix product."""
+    """Returns whether the task belongs to the experiment, that is, has few operators on rows or tokens and no matrix product."""
     return chain.start in (ROWS, TOKENS) and len(chain.steps) <= LONGEST and "product" not in chain.families
 
 
 def tasks(count: int, held_out: int, practice: int, against: dict[str, str]) -> tuple[list[int], list[int], list[int]]:
-    """Returns the draws of the tasks for supervision, of those for reinforcement, and of the held-out tasks."""
+    """Returns the draws of the tasks for supervision, for reinforcement, and for holding out."""
     benchmarks, unread = structures(against)
     if unread:
         raise ValueError(f"{unread[0]} cannot be read as Python")

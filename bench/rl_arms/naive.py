@@ -1,7 +1,7 @@
-"""The reward that is common today, for comparison: one seed, one shape, a clock in the program's own process, and KernelBench's tolerance.
+"""The reward in common use today, for comparison: one seed, one shape, a clock in the program's own process, and KernelBench's tolerance.
 
-A reply's program earns 0.3 plus its speedup over eager if its output is close to eager's for one input, else 0 (arXiv 2507.11948). **It runs programs
-without a sandbox**, each in a process of its own: use it only on a host that is thrown away afterwards.
+A reply's program earns 0.3 plus its speedup over eager if its output is close to eager's for one input, and 0 otherwise (arXiv 2507.11948). **It runs
+programs without a sandbox**, each in a separate process: use it only on a disposable host.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python -m bench.rl_arms.rollouts --data DATA --out FILE --device cuda:0 --verifiers 12 --seconds 60
 
-The programs are those of `bench.rl_arms.corpus`, in groups of eight of one task as GRPO sends them: half of them tuned, the others wrong, slow or
-cheats as they come, each with a comment that makes it a program of its own. Every program gets fresh processes.
+The programs are those of `bench.rl_arms.corpus`, in groups of eight for one task, as GRPO sends them: half of them are tuned, and the others are
+wrong, slow or cheats, in the order in which they occur. Each has a comment that makes it a different program. Every program gets fresh processes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GROUP = 8
 
 
 def groups(data: Path) -> list[list[dict[str, Any]]]:
-    """Returns groups of programs of one task, only for tasks with a wrong program or a cheat."""
+    """Returns groups of programs for one task each, using only tasks with a wrong program or a cheat."""
     tasks: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in Lines(data / "pairs.jsonl"):
         if "program" in row:

@@ -36,7 +36,7 @@ def published(keep: Path) -> int:
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": "python -m bench.strong tables",
         "devices": devices,
-        "what": "stitch, fp32-strict, the compiler's program first; coder and judge answered by a strong model that saw the requests alone",
+        "what": "stitch, fp32-strict, the compiler's program first; a strong model that saw only the requests answered for coder and judge",
         "rows": rows,
     }
     (RESULTS / "agents-strong.json").write_text(json.dumps(content, indent=1) + "\n")
@@ -144,7 +144,7 @@ def figures(rows: dict[str, Row]) -> list[str]:
     known = [gain for gain in gains.values() if gain is not None]
     tokens = [row["tokens"] for row in asked.values()]
     return [
-        f"- A program of the model passed on {right} of {len(asked)} tasks on which one was verified.",
+        f"- A program of the model passed on {right} of the {len(asked)} tasks with a verified one.",
         f"- Everyday tasks on which its best right program is 1.2x the compiler's or more: {sum(gain >= 1.2 for gain in eight)} of {len(everyday)}.",
         f"- Over the compiler's program, geometric mean: {geometric_mean(known):.2f}x over {len(known)} tasks." if known else "",
         f"- Tokens a task, estimated: {median(tokens):,.0f} in the median, {max(tokens):,} at most." if tokens else "",

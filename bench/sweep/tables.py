@@ -67,12 +67,13 @@ def page(content: dict[str, Any]) -> str:
     present = [name for name in SETS if any(in_set(name, key) for key in rows)]
     said = [measured_on(content), "", table(HEAD, [of_set(name, chosen(rows, name)) for name in present]), ""]
     said += [
-        "Tier full throughout. Passed: right, and of class `custom` or `mixed`. A row that did not pass counts as 1.0 in the means and as not "
-        "faster. Flagged tasks (trivial, stochastic) count nowhere here. In brackets: the whole 95 % interval above 1. The last column: median "
-        "seconds from the task to the first program with kernels of its own whose interval against eager lies above 1, and how many tasks never "
-        "had one. A task whose only program was measured in tier full at once (`--budget-candidates 1`) says nothing of how soon and counts apart.",
+        "All rows were measured in the full tier. Passed: correct, and of class `custom` or `mixed`. A row that did not pass counts as 1.0 in the "
+        "means and as not faster. Flagged tasks (trivial, stochastic) are excluded here. In brackets: tasks whose whole 95 % interval is above 1. "
+        "The last column: median seconds from the task to the first program with kernels of its own whose interval against eager is above 1, and the "
+        "number of tasks that never had one. Tasks whose only program was measured in the full tier immediately (`--budget-candidates 1`) do not "
+        "show how soon a first faster program is found, and are counted separately.",
         "",
-        "What the baselines themselves bring over eager on the same tasks (geometric mean; a baseline that failed counts as 1.0):",
+        "The speedups of the baselines themselves over eager on the same tasks (geometric mean; a baseline that failed counts as 1.0):",
         "",
         table(BASELINES, [of_baselines(name, chosen(rows, name)) for name in present]),
         "",
@@ -187,18 +188,19 @@ def acceptance(content: dict[str, Any]) -> list[str]:
     for key, verdict in verdicts.items():
         groups[outcome(verdict)][key] = verdict
     right, exact, twice, once = groups.values()
-    asked = "KernelBench's own evaluation, unmodified, of the programs of the ten and of others drawn by a fixed seed"
+    asked = "KernelBench's own evaluation, unmodified, was run on the programs for these ten tasks and on others drawn with a fixed seed"
     if not exact and not twice:
         return [f"{asked}: {len(right)} of {len(verdicts)} accepted.", "", *refusals(once)]
     said = (
-        f"{asked}, accepts {len(right)} of {len(verdicts)} as it comes, and {len(right) + len(exact)} of {len(verdicts) - len(once)} without TF32 "
-        "(`NVIDIA_TF32_OVERRIDE=0`). Its tolerance is 1e-4; its reference is PyTorch in its default settings, in which convolutions and "
-        "recurrences compute in TF32, and where these are off by more than that, a program of fp32's accuracy is refused."
+        f"{asked}. It accepts {len(right)} of {len(verdicts)} with its default settings, and {len(right) + len(exact)} of "
+        f"{len(verdicts) - len(once)} without TF32 (`NVIDIA_TF32_OVERRIDE=0`). Its tolerance is 1e-4. Its reference is PyTorch with default "
+        "settings, which computes convolutions and recurrences in TF32. If these are off by more than the tolerance, a "
+        "program with fp32 accuracy is refused."
     )
     found = [said, ""]
-    found += [f"Accepted without TF32 alone: {', '.join(map(name, exact))}.", ""] if exact else []
+    found += [f"Accepted only without TF32: {', '.join(map(name, exact))}.", ""] if exact else []
     found += ["Refused either way:", "", *refusals(twice)] if twice else []
-    found += ["Refused as it comes, not yet asked without TF32:", "", *refusals(once)] if once else []
+    found += ["Refused with default settings, not yet tried without TF32:", "", *refusals(once)] if once else []
     return found
 
 
@@ -236,7 +238,7 @@ def flagged(rows: dict[str, Row]) -> list[str]:
         return []
     said = [f"{name(key)} ({', '.join(row['flags'])}{', ' + ratio(row['vs_eager']) if row['solved'] else ''})" for key, row in apart.items()]
     types = [f"- {name(key)}: {row['why']}" for key, row in apart.items() if any(flag.startswith("not under ") for flag in row["flags"])]
-    return [f"Flagged, apart from all means: {'; '.join(said)}.", "", *types, *([""] if types else [])]
+    return [f"Flagged, and excluded from all means: {'; '.join(said)}.", "", *types, *([""] if types else [])]
 
 
 def measured_on(content: dict[str, Any]) -> str:

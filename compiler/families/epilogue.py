@@ -182,8 +182,8 @@ def build_prologue(
     apart: bool = False,
 ) -> Prologue:
     """Builds the prologue that computes `value`, an input that only the anchor reads. `value` is the last of `members`. Filled tensors in `loaded`
-    are read like others. With `apart`, equal numbers stay operations of their own, so that prologues that differ in numbers alone have the same
-    operations. Raises `Refused`."""
+    are read like others. With `apart`, equal numbers remain separate operations, so prologues that differ only in numbers have the same operations.
+    Raises `Refused`."""
     spec = network.spec(value)
     builder = ShapedBuilder(network, members, tuple(spec.shape))
     builder.loaded, builder.apart = loaded, apart

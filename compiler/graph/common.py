@@ -1,4 +1,4 @@
-"""Computes equal operators once: two calls of a rotary embedding, for instance, compute the same sines and cosines."""
+"""Computes equal operators once: for example, two calls of a rotary embedding compute the same sines and cosines."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from verifier.graph import ASSERTION, Node
 
 
 def common(nodes: list[Node], results: Collection[str]) -> list[Node]:
-    """Returns the operators without those that repeat an earlier one. Filled tensors stay apart, because a program may overwrite each of them; so do
-    random numbers, and values that forward returns, which must not share memory."""
+    """Returns the operators, except those that repeat an earlier one. Filled tensors stay separate, because a program may overwrite each of them.
+    Random numbers also stay separate, and so do values that forward returns, because these must not share memory."""
     known: dict[str, str] = {}
     instead: dict[str, str] = {}
     found = []

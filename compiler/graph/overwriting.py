@@ -55,7 +55,7 @@ class Overwrite:
     change. `adds` means that the write also reads as many elements. `final` means that its result is the root's value after forward.
 
     A write to a view of `source` has two operators: one that changes the contents of the view, and one that puts the result in the place of the view.
-    In the first, `then` is the second; in the second, `part` is the first. If the first happens in place, nothing is left for the second."""
+    In the first, `then` is the second; in the second, `part` is the first. If the first happens in place, the second has nothing left to do."""
 
     source: str
     root: str
@@ -96,8 +96,8 @@ def old_readers(network: Values, name: str) -> set[str]:
 
 
 def final_values(network: Values) -> dict[str, str]:
-    """Returns the value after forward of each tensor that the caller sees change and whose memory the program may write: the inputs that forward
-    changes, and state that kernels read where it lies."""
+    """Returns the value after forward of each tensor that visibly changes for the caller and whose memory the program may write: the inputs that
+    forward changes, and state that kernels read in place."""
     found = dict(network.graph.mutated_inputs)
     for entry in network.inputs.values():
         state = entry.kind in ("parameter", "buffer") and entry.target in network.graph.mutations
@@ -107,7 +107,7 @@ def final_values(network: Values) -> dict[str, str]:
 
 
 def _source(node: Node) -> str:
-    """Returns the tensor of which the operator writes a part, or "" if it is another kind of operator."""
+    """Returns the tensor that the operator partly overwrites, or "" for any other kind of operator."""
     _, name, overload = (*node.op.split("."), "", "")[:3]
     known = name in INDEXED | SCATTERS | SUMS | PARTS and overload in OVERLOADS and node.op.startswith("aten.")
     first = node.args[0] if node.args and (known or node.op == REGION) else None

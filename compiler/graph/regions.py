@@ -65,7 +65,7 @@ def region(shape: tuple[int, ...], cuts: list[Cut]) -> Layout:
 
 
 def layout_within(name: str, whole: str, nodes: Mapping[str, Node], specs: Specs) -> Layout | None:
-    """Returns the layout of a view within the dense tensor `whole`, without axes of size 1, or None if it is no view of it."""
+    """Returns the layout of a view within the dense tensor `whole`, without axes of size 1, or None if the value is not a view of that tensor."""
     steps = []
     while name != whole:
         node = nodes.get(name)
@@ -86,7 +86,7 @@ def squeezed(layout: Layout) -> Layout:
 
 
 def _selected(node: Node, found: Mapping[str, Node], specs: Specs) -> Node | None:
-    """Returns a write to one position of an axis as a region, or None if the operator is no such write."""
+    """Returns a write to one position of an axis as a region, or None if the operator is not such a write."""
     write = position_write(node, found, specs)
     if write is None:
         return None
@@ -123,7 +123,7 @@ def _joined(node: Node, cuts: list[Cut], found: Mapping[str, Node], specs: Specs
 
 
 def _merged(cuts: list[Cut]) -> list[Cut]:
-    """Combines cuts along the same axis, of which the later ones count from the start of the earlier ones."""
+    """Combines cuts along the same axis; later cuts count from the start of earlier ones."""
     found: dict[int, Cut] = {}
     for axis, start, count in cuts:
         found[axis] = [axis, found[axis][1] + start if axis in found else start, count]

@@ -1,4 +1,4 @@
-"""Joins what a loop over steps does at each position of a tensor: products with the same weights, and writes.
+"""Joins operations that a loop over steps performs at each position of a tensor: products with the same weights, and writes.
 
 A loop over steps multiplies the input of each step by the same weights: `linear(x[t], weights)`. These products do not depend on each other, so
 `linear(x, weights)[t]` needs one product instead of one per step. If the inputs are the states of an earlier loop (the layer below), they are

@@ -20,8 +20,8 @@ from verifier.graph import GROUPED
 from verifier.report import Baseline
 
 # The torch.compile mode of each baseline that uses it. A program has as much time for its first call as these baselines do, in each of its processes
-# (verifier/judge/first_calls.py). It still does without the search of max-autotune, which times kernels: a program's processes would disturb each
-# other's search, and could choose different kernels. It does benefit from the CUDA graphs.
+# (verifier/judge/first_calls.py). It still omits the search of max-autotune, which times kernels: a program's processes would disturb each other's
+# search and might choose different kernels. It does benefit from the CUDA graphs.
 MODES: dict[Baseline, str] = {"compile": "", "compile-reduce-overhead": "reduce-overhead", "compile-max-autotune": "reduce-overhead"}
 WORDS: dict[Baseline, str] = {
     "eager": "PyTorch as it is",
@@ -53,7 +53,7 @@ def _recorded(plan: CompilerPlan, task_source: str) -> str | None:
 
 def _replayed(plan: CompilerPlan, task_source: str) -> str | None:
     """Records the task's own forward, whose writes to its inputs are in place, whereas the captured operators write to copies. As in the baseline,
-    inputs that forward changes are copied back, and a call with other shapes is recorded anew."""
+    inputs that forward changes are copied back, and a call with other shapes is recorded again."""
     graph, text = plan.graph, TaskText(task_source, keep_forward=True)
     if graph is None or graph.parts or not text.plain or text.forward is None or text.forward.args.kwonlyargs:
         return None
@@ -93,7 +93,7 @@ def _compiled(task_source: str, mode: str, words: str) -> str:
 
 
 def _kept(text: TaskText, words: str, methods: str, imports: Sequence[str] = ()) -> str:
-    """Returns the task's text with its own forward under another name, and with `methods`, among which is a forward that calls it."""
+    """Returns the task's text with its own forward under another name, and with `methods`, which include a forward that calls it."""
     parts = [
         f'"""{quoted(f"The task as it is, by {words}: faster here than kernels of our own.")}"""\n',
         "\n".join(dict.fromkeys([*text.imports(), *imports])) + "\n",

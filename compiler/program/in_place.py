@@ -14,7 +14,8 @@ from verifier.graph import Node
 
 
 class InPlace:
-    """Tracks the values of one forward that lie in the memory of an input or of state. `library` reports whether no kernel computes an operator.
+    """Tracks the values of one forward that are stored in the memory of an input or of state. `library` reports whether no kernel computes an
+    operator.
     `enabled` is false if another stream may still be reading what a write would overwrite."""
 
     def __init__(self, statements: Statements, state: State, library: Callable[[str], bool], enabled: bool):
@@ -29,7 +30,7 @@ class InPlace:
         return old_readers(self.network, name) <= set(done) and (not write.then or self.library(write.then))
 
     def hold(self, name: str) -> None:
-        """Records that the result of operator `name` lies in the memory of its source."""
+        """Records that the result of operator `name` is stored in the memory of its source."""
         write = self.network.overwrites[name]
         first = self.network.nodes[name].args[0]["ref"]
         if write.then or first == write.source:

@@ -1,5 +1,5 @@
-"""What was wrong on laptops, at 1, 1.5 and 2 device pixels per CSS pixel: forms that remember another module, figures and commands that are cut off,
-links that lead nowhere, notices in the trace's own words. test_canvases.py does the same for what is drawn."""
+"""Faults once seen on laptops, at 1, 1.5 and 2 device pixels per CSS pixel: forms that remember another module, figures and commands that are cut
+off, links that lead nowhere, and notices in the trace's own words. test_canvases.py does the same for what is drawn."""
 
 from __future__ import annotations
 

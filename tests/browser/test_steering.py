@@ -89,7 +89,7 @@ def test_a_plan_is_edited_a_note_is_sent_and_the_run_is_forked(server, sign_in, 
     with Played(run, models) as played:
         open_run(page, server, run)
         pause = page.locator("[data-part=pause]")
-        expect(pause).to_contain_text("The plan waits for a person to read it.", timeout=15000)
+        expect(pause).to_contain_text("The plan waits for a person's review.", timeout=15000)
         page.get_by_role("link", name="Read and edit the plan").click()
         page.get_by_label("Summary").fill("One pass over the row, by hand")
         page.get_by_label("Strategies").first.fill("row-cache")

@@ -1,4 +1,4 @@
-// The part of cuda_on_cpu.h that no program's types are in, compiled once a host: blocks, their fibers, and what these wait for.
+// The part of cuda_on_cpu.h that does not depend on a program's types, compiled once per host: blocks, their fibers, and their wait conditions.
 #undef _FORTIFY_SOURCE  // its longjmp knows one stack
 #include <setjmp.h>
 #include <ucontext.h>
@@ -55,8 +55,8 @@ static void begin(int count) {
     std::fprintf(stderr, "emulated: %s wait for each other in different places\n", who);
     std::abort();
 }
-// Every live fiber of a block runs until it waits; a warp goes on when all its live lanes wait for the warp, the block likewise.
-// False when all are done.
+// Runs every live fiber of a block until it waits. A warp continues when all its live lanes wait for the warp, and a block likewise. Returns false
+// when all are done.
 static bool turn(int count) {
     bool ran = false;
     for (now = 0; now < count; ++now) {
@@ -89,7 +89,7 @@ static void block(int count) {
     begin(count);
     while (turn(count)) {}
 }
-// A fiber looks in vain for what another block has to write.
+// A fiber polls for a value that another block still has to write.
 void look_again() {
     if (!cooperative) stuck("blocks, without a cooperative launch,");
     spinning = true;
@@ -109,7 +109,7 @@ void run(dim3 blocks, dim3 count, size_t shared, Body given, bool threads_meet) 
                 else for (now = 0; now < total; ++now) body.call(body.of);
             }
 }
-// All blocks at once. What `fibers` and `lanes` mean changes with the block whose turn it is.
+// All blocks at once. The meaning of `fibers` and `lanes` depends on the block whose turn it is.
 struct Live { std::vector<Fiber> fibers; std::vector<Lane> lanes[2]; std::vector<char> dynamic; dim3 at; bool live = true; };
 static void some_together(dim3 blocks, dim3 count, size_t shared, Body given, unsigned first, unsigned together) {
     threads = count, grid = blocks, body = given, cooperative = true, looked = 0;

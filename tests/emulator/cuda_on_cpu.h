@@ -1,7 +1,7 @@
 // The part of CUDA that printed kernels need, for g++: blocks run one after another, and the threads of a block are fibers that take turns. A fiber
-// runs until it has to wait for the others (at a barrier of its block, or an exchange of its warp); once all have arrived, all continue. A
-// cooperative launch has all blocks live at once: they take turns whenever each of their fibers waits, including for another block's memory. Compiled
-// in advance (translate.py), like cuda_on_cpu.cpp: g++ would need longer for these than for the kernels of a program.
+// runs until it has to wait for the others (at a barrier of its block, or an exchange of its warp); once all have arrived, all continue. In a
+// cooperative launch, all blocks are live at once: they take turns whenever all of their fibers wait, including waits for another block's memory.
+// Compiled in advance (translate.py), like cuda_on_cpu.cpp, because g++ takes longer for these than for a program's kernels.
 
 #include <algorithm>
 #include <climits>
@@ -106,10 +106,10 @@ struct { struct { operator int() const { return emulated::now % emulated::thread
 
 namespace emulated {
 extern int number;  // of the block, among those that run together
-// A fiber looks in vain for what another block has to write.
+// A fiber polls for a value that another block still has to write.
 void look_again();
 void cluster_meets();
-// The work of a thread. Only a lambda's address is used, so a unit compiles no more of it than a call.
+// The work of a thread. Only the lambda's address is used, so a unit compiles no more of it than a call.
 struct Body { void (*call)(const void*); const void* of; };
 template <class F> Body body_of(const F& call) { return {[](const void* of) { (*(const F*)of)(); }, &call}; }
 void run(dim3 blocks, dim3 count, size_t shared, Body body, bool threads_meet);
@@ -131,7 +131,7 @@ template <class... P, size_t... N> void call_with(void (*kernel)(P...), void** g
     kernel(*(std::remove_reference_t<P>*)given[N]...);
 }
 char* shared_memory();  // on a boundary of 1024 bytes
-// Deposits this lane's words and returns those of its warp, once all lanes have come.
+// Deposits this lane's words and, once all lanes have arrived, returns those of the warp.
 const Lane* exchange(const Lane& mine);
 template <class T> T taken(T value, int from) {
     Lane mine{};
@@ -192,9 +192,9 @@ template <class T> T __ldg(const T* at) { return *at; }
 template <class T> T __ldcs(const T* at) { return *at; }
 template <class T> void __stcs(T* at, T value) { *at = value; }
 
-// Twins of device functions that are written in PTX; translate.py drops the originals. An asynchronous copy may happen at any time between its
-// statement and the wait for its group. Every second thread copies as early as possible, the others as late as possible, so that a location that is
-// written or read too early shows up.
+// Counterparts of device functions that are written in PTX; translate.py drops the originals. An asynchronous copy may happen at any time between its
+// statement and the wait for its group. Every second thread copies as early as possible, the others as late as possible, so that accesses that come
+// too early show up.
 namespace emulated {
 void copy(float* into, const float* from, int count);
 void commit();

@@ -31,7 +31,8 @@ MAINS = ("origin/main", "main@{upstream}", "main")
 Group = Literal["static", "build", "class", "memory", "state", "clock", "confinement", "numbers", "channel", "honest"]
 EVERY: frozenset[Group] = frozenset(("static", "build", "class", "memory", "state", "clock", "confinement", "numbers", "channel", "honest"))
 
-# What a source file in `verifier/` may break: determined by its folder, otherwise by its name, otherwise everything. Profiling produces no verdict.
+# The defences that a source file in `verifier/` may break, determined by its folder or else by its name. Any other file may break everything.
+# Profiling produces no verdict.
 ROOMS: dict[str, set[Group]] = {
     "build": {"build"},
     "confinement": {"confinement"},

@@ -277,7 +277,7 @@ def diagnosis_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
     routes = asked.sections.get("Reply", "").partition("open now:")[2].partition("\n")[0]
     said = [line for line in asked.sections.get("Diagnosis", "").splitlines() if re.search(r"\d", line)]
     bottleneck = " ".join((said or ["the figures name no bottleneck"])[0].strip("-* ").split()[:28])
-    reply = {"bottleneck": bottleneck, "route": "stop", "method": None, "change": "nothing that would pay", "expected": None, "documents": []}
+    reply = {"bottleneck": bottleneck, "route": "stop", "method": None, "change": "nothing worthwhile", "expected": None, "documents": []}
     if "next-step" in routes:
         return {**reply, "route": "next-step", "change": "the next step of the plan"}
     before = choices_of(asked.program) or Options()

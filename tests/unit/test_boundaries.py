@@ -18,7 +18,7 @@ THIRD_PARTY = {
     "agents": {"torch", "numpy", "pydantic", "httpx", "compiler", "verifier", "tokenizers"},  # the last one only if a profile names a tokenizer
     "stitchwork": {"httpx", "mcp", "pydantic"},  # the last two only for coding agents
 }
-# What an individual folder may need in addition: a separate requirements list installs it, and nothing outside the folder imports it.
+# Packages that an individual folder may need in addition: a separate requirements list installs them, and nothing outside the folder imports them.
 OPTIONAL = {"agents/rl": {"pyarrow", "starlette", "uvicorn", "transformers", "verifiers"}}
 # Files of `verifier` that run inside the sandbox: the only code that may execute strangers' code.
 PARTY_MARK = "# sandboxed: "
@@ -61,8 +61,8 @@ MOST_FILES = 25  # files directly in any one folder of these packages
 
 
 def internal_imports(tree: ast.AST, modules: set[str]) -> set[str]:
-    """Returns the product's modules that a file imports, including imports within functions; those for type checkers only are left out. A module's
-    import runs the packages around it, so these are included."""
+    """Returns the product's modules that a file imports, including imports within functions but not those for type checkers only. Importing a
+    module also runs the packages around it, so these are included."""
     found: set[str] = set()
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
@@ -83,14 +83,15 @@ def packages_around(name: str) -> Iterator[str]:
 
 
 def graph_of(package: str) -> dict[str, set[str]]:
-    """Returns for each module of a package which others its import runs, except the packages in which it lies: these run before it in any case."""
+    """Returns, for each module of a package, the other modules that its import runs, except the packages that contain it, because these run first in
+    any case."""
     paths = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in sources(package)}
     found = {name: internal_imports(ast.parse(path.read_text()), set(paths)) for name, path in paths.items()}
     return {name: targets - set(packages_around(name)) for name, targets in found.items()}
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Returns what is left of a graph after repeatedly removing every node that has no importer or no import."""
+    """Returns the rest of a graph after repeatedly removing every node that has no importer or no import."""
     left = {name: set(targets) - {name} for name, targets in graph.items()}
     while True:
         imported = set().union(*left.values()) if left else set()
@@ -117,7 +118,7 @@ SAYS_WHY = "# Imports within functions: "  # the same reason for all functions o
 
 
 def unexplained_imports(text: str) -> list[int]:
-    """Returns the lines at which a function begins to import modules of the product without a comment on why it does so only then."""
+    """Returns the lines at which a function begins to import modules of the product without a comment that gives the reason."""
     if SAYS_WHY in text:
         return []
     lines, found = text.splitlines(), set()

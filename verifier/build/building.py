@@ -43,7 +43,7 @@ class BuildFailed(Exception):
 
 class Building:
     """Starts the build immediately. A party dies with the thread that spawned it, so the judge takes the builder from the pool in its own thread.
-    The caller must call `close` afterwards. `begun` is the build of the program's raw kernels, if it has already started."""
+    The caller must call `close` afterwards. `begun` is the build of the program's raw kernels if it has already started."""
 
     def __init__(self, pool: Pool, store: Store, program: Program, headers: Headers | None = None, begun: RawBuild | None = None):
         self.pool = pool

@@ -19,8 +19,8 @@ LOST = 8  # number of processes that may be lost to inputs for which a kernel of
 
 def borne_alone(reference: ReferenceSession, expectations: Expectations, seed: int) -> tuple[list[Domain | None], bool]:
     """Returns, for each input, the widest domain that the task accepts if only this input varies; null if it accepts none or if time has run out. The
-    list is empty if the inputs take up gigabytes. Also returns whether the reference is back in its constructed state because another process has
-    taken over; otherwise, its state is unchanged."""
+    list is empty if the inputs take up gigabytes. Also returns whether the reference is back in its constructed state because another process took
+    over; otherwise, its state is unchanged."""
     begin, lost_seconds, losses = reference.clock(), 0.0, 0
     own = reference.inputs(seed)
     if large(own.nbytes):

@@ -175,8 +175,9 @@ class Calls(Prepared):
                 raise PartyFailure("timed_out", message, request="call")
 
     def _compiling(self, values: Values) -> bool:
-        """Returns whether torch.compile or Triton's autotuner may compile in the next call. Another shape or another plain value makes it compile
-        again, and so may another object, although it usually finds the code of the one before. An autotuner's key may depend on any number."""
+        """Returns whether torch.compile or Triton's autotuner may compile in the next call. Another shape or another plain value causes a
+        recompilation, and so may another object, although torch.compile usually finds the previous object's code. An autotuner's key may depend on
+        any number."""
         if not self.first_calls.compiles or self.subject is None:
             return False
         if self.first_calls.tunes:

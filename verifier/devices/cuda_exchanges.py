@@ -1,5 +1,6 @@
-"""Measures what it costs blocks of a GPU to exchange values: within a thread block cluster, through distributed shared memory, and across the grid,
-through L2; and asks how many clusters of each size are resident at once. A recurrence or a reduction is divided among blocks by these figures."""
+"""Measures the cost of exchanging values between blocks of a GPU, within a thread block cluster (through distributed shared memory) and across the
+grid (through L2), and the number of clusters of each size that can be resident at once. These figures determine how a recurrence or a reduction is
+divided among blocks."""
 
 from __future__ import annotations
 
@@ -61,15 +62,15 @@ class Exchanges:
         self._checked(self._library.across_grid(self._blocks, rounds, *pointers, self._stream()))
 
     def round_seconds(self, launch: Callable[[int], None], rounds: int) -> float:
-        """Returns the seconds of one round, from launches with `rounds` and with twice as many."""
+        """Returns the duration of one round in seconds, derived from launches with `rounds` rounds and with twice as many."""
         short, long = (best_seconds(self._torch, partial(launch, many), calls=1) for many in (rounds, 2 * rounds))
         return (long - short) / rounds
 
 
 def exchanges(torch: Any, library: Path, device: str, multiprocessors: int) -> dict[str, float]:
-    """Returns, for each size of cluster that is resident at all, `clusters_<size>` (how many at once) and `cluster_us_<size>` (one exchange of a
-    value a thread, with a barrier of the cluster); `cluster_read_gbs` (reads of another block's shared memory in clusters of 8, in all blocks
-    together); and `grid_us` (an exchange through L2 with a barrier of one block a multiprocessor). Raises `RuntimeError` if a launch fails."""
+    """Returns, for each cluster size that can be resident, `clusters_<size>` (how many at once) and `cluster_us_<size>` (one exchange of one value
+    per thread, with a barrier across the cluster); `cluster_read_gbs` (reads of another block's shared memory in clusters of 8, in all blocks
+    together); and `grid_us` (an exchange through L2 with a barrier across one block per multiprocessor). Raises `RuntimeError` if a launch fails."""
     kernels = Exchanges(torch, library, device, multiprocessors)
     found: dict[str, float] = {}
     for size in SIZES:
@@ -86,8 +87,8 @@ def exchanges(torch: Any, library: Path, device: str, multiprocessors: int) -> d
 
 
 def known(folder: Path, nvcc: str, facts: GpuFacts, device: str) -> dict[str, float]:
-    """Returns the figures of a GPU. They are measured once, as soon as an earlier judge has compiled the kernels, so that the first judge does not
-    wait for the compiler. The result is empty until then, and if the kernels do not run, because programs are judged without these figures."""
+    """Returns the figures of a GPU. They are measured once, after an earlier judge has compiled the kernels, so the first judge does not wait for the
+    compiler. The result is empty until then, and also if the kernels do not run, because programs can be judged without these figures."""
     from verifier.passes import native  # imports torch, which a device does without until it is opened
 
     path = folder / f"exchanges-{facts.model}-{facts.uuid[-12:]}.json"
@@ -100,7 +101,8 @@ def known(folder: Path, nvcc: str, facts: GpuFacts, device: str) -> dict[str, fl
 
 
 def measured_apart(library: Path, device: str, multiprocessors: int) -> dict[str, float]:
-    """Returns the figures, measured in a process of its own: kernels that wait for each other must not stop a judge if they fail. The result is empty
+    """Returns the figures, measured in a separate process, because a failure of kernels that wait for each other must not stop a judge. The result is
+    empty
     in that case."""
     command = [sys.executable, "-m", "verifier.devices.cuda_exchanges", str(library), device, str(multiprocessors)]
     try:

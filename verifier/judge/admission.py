@@ -43,7 +43,7 @@ _HINTS = {
 
 def admit(job: AdmitJob, pool: Pool, seed: int, capture: Foreseen | None = None) -> Admission:
     """Examines a task. Faults in the task are returned as problems with a line number and are never raised. `capture` is the process of the capture
-    that follows; it begins after the task's source has been read, and stands still while calls are timed. Raises `Cancelled` and `DeviceError`."""
+    that follows; it begins after the task's source has been read, and is frozen while calls are timed. Raises `Cancelled` and `DeviceError`."""
     sha = sha256(job.task_source)
     result = Admission(task=sha, ok=False, protection=_protected())
     try:

@@ -95,7 +95,8 @@ class Party:
         self.ask("role", {"role": role, "device": self.device.config(), "precision": precision, "mode": mode}, self.limits.start)
 
     def foresee(self, source: str) -> None:
-        """Waits until the interpreter is ready, then imports what a capture of this task needs. The party has no role yet and uses no device."""
+        """Waits until the interpreter is ready, then imports the modules that a capture of this task needs. The party has no role yet and uses no
+        device."""
         self._start()
         self.ask("foresee", {"source": source}, self.limits.start)
 

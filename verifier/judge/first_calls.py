@@ -1,9 +1,9 @@
-"""The time of calls in which torch.compile or Triton's autotuner may compile a program.
+"""Limits the time of calls in which torch.compile or Triton's autotuner may compile a program.
 
 A program whose source refers to one of them may take as long for such a call as a compiled baseline takes (`Limits.compile_baseline`): an autotuner
 compiles and times dozens of configurations in its first call. These calls are never timed, and other judges may measure while they last. The
-reference may be in a branch that never runs: all that a program gains by it is this time, so the time is bounded. All first calls of a process share
-one limit, and all processes of an evaluation share `ALL_TOGETHER` times that limit, where calls that run at the same time count once. All other
+reference may be in a branch that never runs. Such a reference gains the program only this extra time, which is bounded. All first calls of a process
+share one limit, and all processes of an evaluation share `ALL_TOGETHER` times that limit; calls that overlap in time count once. All other
 calls keep `Limits.call`.
 """
 
@@ -32,7 +32,7 @@ ALL_TOGETHER = 3  # the trials, the timed processes, and once more for further p
 
 
 class FirstCalls:
-    """The first calls of one program in one evaluation. `compiles` tells whether they may take longer than other calls."""
+    """The first calls of one program in one evaluation. `compiles` indicates whether they may take longer than other calls."""
 
     def __init__(self, pool: Pool, source: str):
         self.pool = pool
@@ -57,7 +57,7 @@ class FirstCalls:
 
     @contextlib.contextmanager
     def longer(self, caller: Caller) -> Iterator[None]:
-        """While open, a call may take as long as there is time left for first calls, and another judge may freeze it. Changes nothing if the program
+        """While open, a call may use all the time that is left for first calls, and another judge may freeze it. Changes nothing if the program
         does not compile."""
         if not self.compiles:
             yield

@@ -1,9 +1,9 @@
 """Starts a task's capture while the task is still being admitted.
 
-The capture has a process of its own in any case. While another process examines the task, this one imports the exporter, unless it has done so while
-the judge was idle, and the task's libraries.
-It takes its role, and with it the device, only after the task has been admitted, so it changes neither the memory nor the times that the admission
-finds.
+The capture has a separate process in any case. While another process examines the task, this one imports the task's libraries and, unless it did so
+while the judge was idle, the exporter.
+It takes its role, and with it the device, only after the task has been admitted, so it does not affect the memory or the times that the admission
+measures.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Foreseen:
             self.end()
 
     def end(self) -> None:
-        """Kills the process if it has begun."""
+        """Kills the process if it has started."""
         if self._importing is not None:
             self.pool.dismiss(self._importing.party)
 

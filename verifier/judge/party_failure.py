@@ -26,7 +26,7 @@ _LACKS_GPU = re.compile(
 
 
 def without_gpu(text: str) -> str:
-    """Rewords the error from a source that requests a GPU on a host without one. Returns any other error unchanged."""
+    """Rewords the error of a source that requests a GPU on a host without one. Returns any other error unchanged."""
     return "it needs a GPU: choose cuda:0" if _LACKS_GPU.search(text) else text
 
 

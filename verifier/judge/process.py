@@ -109,7 +109,7 @@ def read_job(begun: float, process: float, channel: Channel, pool: Pool) -> Open
 
 
 def unmarked(what: str) -> None:
-    """Records no opening: a serving judge has no first job whose start a report would describe."""
+    """Records no opening, because a serving judge has no first job whose start a report would describe."""
 
 
 class Later:

@@ -75,7 +75,7 @@ class Choosing(TorchDispatchMode):
 
 
 def offsets_among(inputs: list[Any]) -> list[GroupSizes]:
-    """Returns the sizes of the parts that inputs delimit: vectors of integers that ascend from zero, other than counting by one."""
+    """Returns the sizes of the parts that inputs delimit. Such inputs are vectors of integers that ascend from zero in steps other than one."""
     found = []
     for number, value in enumerate(inputs):
         if not isinstance(value, torch.Tensor) or value.dtype not in (torch.int32, torch.int64) or value.dim() != 1:

@@ -112,7 +112,7 @@ def serve(channel: Channel, home: str, early: Any = None, permit: Permit | None 
         kind = frame.text("type")
         if kind == "exit":
             return
-        # A stuck call cannot be interrupted from Python, but a C thread can still report its current line.
+        # Python cannot interrupt a call that hangs, but a C thread can still report its current line.
         faulthandler.dump_traceback_later(max(float(frame.message.get("limit", 60)) * 0.85, 0.5), exit=False, file=2)
         try:
             if kind == "foresee" and role is None:

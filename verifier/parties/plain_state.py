@@ -52,7 +52,7 @@ class Attributes(dict[str, Any]):
 
 
 def attributes_of_classes(source: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Yields the same as `variables_of`, for attributes of the classes that a source file defines. Methods are not state."""
+    """Does the same as `variables_of` for attributes of the classes that a source file defines. Methods are not state."""
     for name, owner in list(source.items()):
         if isinstance(owner, type) and owner.__module__ == source.get("__name__") and owner.__name__ == name and not issubclass(owner, Enum):
             table = Attributes(owner)
@@ -208,7 +208,7 @@ def history_matters(model: torch.nn.Module, call: Callable[[torch.nn.Module, boo
 
 def settled(model: torch.nn.Module, names: Sequence[str], call: Callable[[torch.nn.Module, bool], Any]) -> set[str]:
     """Returns those of `names` (in the form of `PlainState.changed`) whose value is the same after every call, whatever the inputs are, such as the
-    size of a cache. If all that forward changes settles, later calls compute what the second one does."""
+    size of a cache. If every value that forward changes settles, later calls compute the same as the second call."""
     with torch.no_grad(), PlainState(model) as plain:
         state = {name: value.clone() for name, value in _tensors(model).items()}
         found: list[list[Any]] = []

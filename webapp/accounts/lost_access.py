@@ -1,4 +1,4 @@
-"""Notifies all web processes that somebody may have lost a right, so that open sockets and streams recheck access rights immediately."""
+"""Notifies all web processes that someone may have lost a right, so open sockets and streams recheck access rights immediately."""
 
 from __future__ import annotations
 

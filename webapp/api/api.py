@@ -19,23 +19,23 @@ Everything belongs to a team; you see what your team has and what other teams pu
 happened, `errors` where, `hint` what to do. Lists have a cursor: pass `next` as `?cursor=`. A creating call may carry an `Idempotency-Key`. Who calls
 too often gets 429 with `Retry-After`."""
 TAGS = {
-    "verifications": "Have a program verified: is it right, is it fast, is it honest?",
+    "verifications": "Verify a program: is it correct, fast and honest?",
     "tasks": "Models in KernelBench's format.",
     "runs": "Searches for a faster program: start, follow, steer, fork.",
     "events": "The trace of a run: everything that happened, live.",
     "candidates": "The programs that a run proposed, with verdicts and reports.",
-    "comments": "What the team says about a run, at its places.",
+    "comments": "The team's comments on a run and on its events, programs and timelines.",
     "artefacts": "Bytes that the events refer to by hash; timelines.",
     "leaderboard": "Confirmed results, ranked.",
     "devices": "Devices to measure on.",
-    "me": "Who calls, and what the token allows.",
+    "me": "The caller, and what the token allows.",
 }
 # The scopes for each method and path. One of the listed scopes is enough. The role's permissions apply in addition.
 SECURITY_NOTE = "A personal token, made on the page Account, Tokens. Scopes: read (to look), submit (to start, steer and comment), verify, admin."
 
 
 PROBLEM = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}
-UNAVAILABLE = {"description": "The database does not answer; `Retry-After` says when to ask again.", "content": PROBLEM}
+UNAVAILABLE = {"description": "The database does not answer; `Retry-After` says when to try again.", "content": PROBLEM}
 
 
 class Api(NinjaAPI):

@@ -52,15 +52,15 @@ class CandidateVerdict(Schema):
 
 class CandidateRow(Schema):
     number: int
-    parent: int | None = Field(description="Number of the candidate that it was made from.")
+    parent: int | None = Field(description="Number of the candidate from which it was derived.")
     title: str
-    changes: str = Field(description="What is different from its parent, in a sentence.")
+    changes: str = Field(description="How it differs from its parent, in a sentence.")
     step: str
     strategy: str
     sha: str = Field(description="SHA-256 of the program.")
     best: bool = Field(description="The run's result.")
     created_at: datetime
-    verification: CandidateVerdict | None = Field(description="The one that counts: tier full before quick.")
+    verification: CandidateVerdict | None = Field(description="The verification that counts: tier full before quick.")
 
 
 class CandidateDetail(CandidateRow):

@@ -29,13 +29,13 @@ CREATES = {"parameters": [HEADER_PARAMETER]}
 A_WHILE = 15.0  # seconds until a person who posts too fast can try again
 
 ThreadId = Annotated[int, Field(ge=1, le=LARGEST, description="Id of a thread.")]
-Said = Annotated[Text, Field(min_length=1, max_length=services.LONGEST_COMMENT, description="Markdown; `@name` tells a member of the team.")]
+Said = Annotated[Text, Field(min_length=1, max_length=services.LONGEST_COMMENT, description="Markdown; `@name` notifies a member of the team.")]
 
 
 class ThreadsAsked(Asked):
     after: Seq = Field(default=0, description="Only threads that changed after this number: `seq` of an earlier answer, or `next` of a full page.")
-    resolved: bool | None = Field(default=None, description="Only those that are resolved, or that are not.")
-    candidate: int | None = Field(default=None, ge=0, le=2**31 - 1, description="Only those on this candidate and its lines.")
+    resolved: bool | None = Field(default=None, description="true: only resolved threads; false: only open ones.")
+    candidate: int | None = Field(default=None, ge=0, le=2**31 - 1, description="Only threads on this candidate and its lines.")
     limit: Annotated[int, Field(ge=1, le=200)] = 100
 
 
@@ -61,7 +61,7 @@ class Resolution(Asked):
 class CommentRow(Schema):
     id: int
     author: str
-    text: str = Field(description="Markdown, as it was written; empty where it was deleted.")
+    text: str = Field(description="Markdown, as it was written; empty if it was deleted.")
     deleted: bool
     at: datetime
     edited_at: datetime | None
@@ -72,8 +72,8 @@ class ThreadRow(Schema):
     seq: int = Field(description="Number of its latest change within the run's review.")
     on: str = Field(description="Its place in words.", examples=["line 12 of candidate 4"])
     kind: str = Field(description="run, event, candidate, line, range")
-    anchor: dict[str, Any] = Field(description="The place as it is kept: of a line also its text and neighbours, by which it is found again.")
-    page: str = Field(description="Where people look at it.")
+    anchor: dict[str, Any] = Field(description="The place as stored; for a line, also its text and neighbours, which serve to find it again.")
+    page: str = Field(description="Address of its page.")
     resolved: bool
     resolved_by: str | None
     resolved_at: datetime | None

@@ -21,17 +21,17 @@ router = Router(tags=["devices"])
 
 class DeviceRow(Schema):
     kind: str = Field(description="cpu or cuda.")
-    device: str = Field(description='What to ask for: "cpu", "cuda:0"; "cuda" takes any GPU.')
+    device: str = Field(description='What to request: "cpu" or "cuda:0"; "cuda" takes any GPU.')
     name: str = Field(examples=["NVIDIA H200"])
     model: str = Field(description="Key for comparisons.", examples=["h200"])
-    online: bool = Field(description="Its verifier was heard of within the last 20 s.")
+    online: bool = Field(description="Its verifier reported within the last 20 s.")
     usable: bool
     unusable_because: str
     busy: bool
     waiting: int = Field(description="Verifications in the queue of its kind.")
-    sandbox: str = Field(description="What confines programs: bubblewrap, or process isolation alone.")
+    sandbox: str = Field(description="What confines programs: bubblewrap, or only process isolation.")
     facts: dict[str, str] = Field(description="Compiler, PyTorch, driver, memory and the like.")
-    missing: list[str] = Field(description="What its host lacks, each with how to get it.")
+    missing: list[str] = Field(description="What its host lacks, each with instructions to get it.")
     heartbeat_at: datetime
 
 

@@ -105,13 +105,13 @@ class NewResult(NewProgram):
     )
 
     visibility: Visibility | None = Field(
-        default=None, description="Who sees the result: only you, the team, or everyone (owners alone publish). Null: as the team prefers."
+        default=None, description="Who sees the result: only you, the team, or everyone (only owners can publish). Null: as the team prefers."
     )
 
 
 class SubmittedResult(Schema):
-    verification: VerificationResult = Field(description="Ask GET /verifications/{id} until `done`: a result is ranked once it has passed.")
-    page: str = Field(description="Permanent address of the result, from when there is one.")
+    verification: VerificationResult = Field(description="Poll GET /verifications/{id} until `done`: a result is ranked once it has passed.")
+    page: str = Field(description="Permanent address of the result, once there is one.")
     badge: str = Field(description="The result as an SVG picture, for a README. Public where the result is published and its team opened.")
 
 

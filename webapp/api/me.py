@@ -25,14 +25,14 @@ class Belongs(Schema):
 
 
 class TokenRow(Schema):
-    prefix: str = Field(description="Its first characters, by which the page Account, Tokens shows it.")
+    prefix: str = Field(description="Its first characters, as shown on the page Account, Tokens.")
     name: str
     expires_at: datetime | None
 
 
 class Me(Schema):
     user: str
-    team: Belongs = Field(description="Where new things go: the token's team, or the one chosen on the pages.")
+    team: Belongs = Field(description="Team of what you create: the token's, or the one chosen on the pages.")
     scopes: list[str] = Field(description="read, submit, verify, admin; a session has all that its role allows.")
     token: TokenRow | None = Field(description="Null for a session.")
 

@@ -53,19 +53,19 @@ class SearchSettings(Asked):
         default="one", description="One agent, or one that makes it right and one that makes it fast."
     )
     first_program: Literal["coder", "built-in"] = Field(
-        default="coder", description="For stitch with a model as coder: begin with its own program, or with the compiler's and improve it."
+        default="coder", description="For stitch with a model as coder: begin with the model's own program, or with the compiler's and improve it."
     )
     language: Literal["cuda", "triton", "cpp"] | None = Field(
         default=None, description="Language of the program; null: CUDA C++ on a GPU, C++ on the CPU."
     )
     device: str = Field(default="cpu", pattern=DEVICE, description='"cpu", "cuda" (any GPU) or one GPU such as "cuda:0".', examples=["cuda"])
-    precision: Precision = Field(default="fp32-strict", description="Error bound that the program has to keep, and that of its baselines.")
+    precision: Precision = Field(default="fp32-strict", description="The error bound of the program and the arithmetic of its baselines.")
     mode: Mode = Field(default="train", description="train() as KernelBench leaves it, or eval().")
     target: float | None = Field(default=None, ge=1, le=1000, description="Stop at this lower bound of the speedup against eager.")
     workers: int = Field(
         default=4, ge=1, le=MOST_WORKERS, description=f"Branches at once in {SIDE_BY_SIDE}; a device measures one program at a time."
     )
-    review_plan: bool = Field(default=False, description="Pause after the first plan until a person has read it.")
+    review_plan: bool = Field(default=False, description="Pause after the first plan until a person has reviewed it.")
     budget: Limits = Limits()
     seed: int = Field(default=0, ge=0, le=2**31 - 1, description="Seed of the search; measurements draw their own.")
 
@@ -94,7 +94,7 @@ class Named(Schema):
 
 
 class RunTask(Named):
-    sha: str = Field(description="SHA-256 of the source: what identifies a task.")
+    sha: str = Field(description="SHA-256 of the source, which identifies a task.")
 
 
 class RunRow(Schema):
@@ -102,11 +102,11 @@ class RunRow(Schema):
 
     id: uuid.UUID
     title: str
-    page: str = Field(description="Where people look at it.")
+    page: str = Field(description="Address of its page.")
     task: RunTask
     team: Named
     workflow: str
-    device: str = Field(description='As it was asked for: "cpu", "cuda", "cuda:0".')
+    device: str = Field(description='As requested: "cpu", "cuda", "cuda:0".')
     precision: str
     mode: str
     state: State = Field(description="What it is doing; apart from its outcome.")
@@ -137,17 +137,17 @@ class RunPage(Page):
 class Fork(Asked):
     """A new run that starts with this run's events and continues with different settings."""
 
-    at: int | None = Field(default=None, ge=1, le=2**62, description="Seq of the last event to take over; null: all that happened so far.")
+    at: int | None = Field(default=None, ge=1, le=2**62, description="Seq of the last event to take over; null: all events so far.")
     changes: dict[str, Any] = Field(
         default_factory=dict,
-        description="Settings that differ, by the names of `SearchSettings`; `budget` may name single limits; device, precision, mode stay.",
+        description="Settings that differ, by the names of `SearchSettings`; `budget` may name single limits; device, precision and mode stay.",
         examples=[{"coder": "strong", "budget": {"calls": 80}}],
     )
 
 
 class Control(Asked):
     action: Literal["pause", "resume", "cancel", "raise-budget"]
-    limits: Limits | None = Field(default=None, description="For `raise-budget`: the limits that rise; those left out stay.")
+    limits: Limits | None = Field(default=None, description="For `raise-budget`: the limits to raise; the others stay.")
 
 
 class Note(Asked):

@@ -55,9 +55,9 @@ class Filters(Asked):
     precision: Literal["fp32-strict", "tf32", "bf16", "fp16"] | None = None
     task: uuid.UUID | None = Field(default=None, description="Id of a task.")
     q: Text = Field(default="", max_length=140, description="Every word has to occur in the title, the task's name or the person's name.")
-    archived: bool = Field(default=False, description="Those that were put away instead of those that were not.")
+    archived: bool = Field(default=False, description="Archived runs instead of the others.")
     published: bool = Field(default=False, description="Also what other teams publish.")
-    cursor: Text | None = Field(default=None, max_length=200, description="`next` of the page before.")
+    cursor: Text | None = Field(default=None, max_length=200, description="`next` of the previous page.")
     limit: Annotated[int, Field(ge=1, le=200)] = 50
 
 
@@ -118,7 +118,7 @@ def control_run(request: Request, run_id: uuid.UUID, given: Control) -> Any:
     }
     if not raised:
         raise wrong(
-            "body.limits", "nothing is raised: name a limit with a value above its present one", f"Now: {present.model_dump(exclude_none=True)}."
+            "body.limits", "nothing is raised: name a limit with a value above its current one", f"Now: {present.model_dump(exclude_none=True)}."
         )
     with transaction.atomic():
         runs_control.request_control(run, "raise-budget", by=request.user, limits=raised)
@@ -178,5 +178,5 @@ def _steered(request: Request, run_id: uuid.UUID) -> Run:
     needs(request, "submit")
     run, _ = run_for(request, run_id, "act")
     if run.state == "finished":
-        raise CallRefused(409, "The run has ended.", "Fork it to go on from one of its events.")
+        raise CallRefused(409, "The run has ended.", "Fork it to continue from one of its events.")
     return run

@@ -53,9 +53,9 @@ def check_settings(settings: Settings, where: str = "body.settings.") -> None:
     kind = settings.device.partition(":")[0]
     choice = next((choice for choice in device_choices() if choice.kind == kind), None)
     if choice is None or not choice.usable:
-        raise wrong(f"{where}device", "no verifier with a GPU has ever been seen here", "GET /api/v1/devices lists what there is.")
+        raise wrong(f"{where}device", "no verifier with a GPU has ever connected here", "GET /api/v1/devices lists the devices.")
     if ":" in settings.device and not any(device.device == settings.device for device in choice.devices):
-        raise wrong(f"{where}device", f"no verifier has announced {settings.device}", "GET /api/v1/devices lists what there is.")
+        raise wrong(f"{where}device", f"no verifier has announced {settings.device}", "GET /api/v1/devices lists the devices.")
     reason = impossible(settings, AnnouncedModels())
     if reason:
         raise CallRefused(422, f"These settings cannot work together: {reason}.", "GET /api/v1/devices names devices and models.")
@@ -67,7 +67,7 @@ def start(request: Request, *, source: str, title: str, settings: Settings, prog
             team=team_for(request), user=request.user, task_source=source, title=title.strip() or "model", settings=settings, program_source=program
         )
     except services.QuotaReached as reached:
-        raise CallRefused(429, str(reached), "GET /api/v1/runs?state=queued lists those that wait.") from None
+        raise CallRefused(429, str(reached), "GET /api/v1/runs?state=queued lists the queued runs.") from None
 
 
 def team_of(request: Request) -> Team:

@@ -51,13 +51,13 @@ STREAM_OPERATION = {
     "description": (
         "Server-sent events: each has the event's seq as `id` and the event as JSON in `data` (type `message`). After a broken connection send the "
         "last `id` back as `Last-Event-ID`, or as `?after=`; nothing is lost and nothing is sent twice. A comment every 15 s keeps the connection; "
-        "a reader that takes nothing for a minute is hung up on, and goes on the same way. At "
+        "a reader that reads nothing for a minute is disconnected, and can resume in the same way. At "
         "the end of the run comes an event of type `end` with `{last, state, outcome}`, and the stream closes: do not connect again."
     ),
     "parameters": [
         {"in": "path", "name": "run_id", "required": True, "schema": {"type": "string", "format": "uuid"}},
         {"in": "query", "name": "after", "required": False, "schema": {"type": "integer", "minimum": 0}, "description": "Events with a larger seq."},
-        {"in": "header", "name": "Last-Event-ID", "required": False, "schema": {"type": "integer"}, "description": "Goes before `after`."},
+        {"in": "header", "name": "Last-Event-ID", "required": False, "schema": {"type": "integer"}, "description": "Takes precedence over `after`."},
     ],
     "responses": {
         200: {"description": "The stream.", "content": {"text/event-stream": {"schema": {"type": "string"}}}},
@@ -76,9 +76,9 @@ async def events_stream(scope: Message, receive: Receive, send: Send) -> None:
         if not our_host(scope):
             raise CallRefused(400, "This host name isn't one of this installation.", "Use a name in ALLOWED_HOSTS.")
         if header_of(scope, b"origin") and not header_of(scope, b"authorization") and not same_origin(scope):
-            raise CallRefused(403, "A page of another origin may not follow a run with your session.", TOKEN_HINT)
+            raise CallRefused(403, "A page of another origin must not follow a run with your session.", TOKEN_HINT)
         if scope["method"] != "GET":
-            raise CallRefused(405, "A stream is read with GET.")
+            raise CallRefused(405, "Read a stream with GET.")
         run, cursor = _run_id(scope), _cursor(scope)
         await _check(scope, run, first=True)
         check(_query(scope), ["after"])
@@ -172,7 +172,7 @@ def _allowed(scope: Message, run: uuid.UUID, first: bool) -> None:
     try:
         readable_run(asker, run)
     except Http404:
-        raise CallRefused(404, "There is no such run, or you may not see it.", "GET /api/v1/runs lists those that you can see.") from None
+        raise CallRefused(404, "There is no such run, or you may not see it.", "GET /api/v1/runs lists the runs that you can see.") from None
     except PermissionDenied as error:
         raise CallRefused(403, str(error), "GET /api/v1/me says what you may do.") from None
 

@@ -32,7 +32,7 @@ ERRORS = refusals(400, 401, 403, 404, 422, 429)
 class TasksAsked(Asked):
     q: Text = Field(default="", max_length=140, description="Every word has to occur in the name or the suite's.")
     suite: Text = Field(default="", max_length=110, description="Slug of a suite.", examples=["kernelbench-level1"])
-    cursor: Text | None = Field(default=None, max_length=200, description="`next` of the page before.")
+    cursor: Text | None = Field(default=None, max_length=200, description="`next` of the previous page.")
     limit: Annotated[int, Field(ge=1, le=200)] = 50
 
 

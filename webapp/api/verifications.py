@@ -48,7 +48,7 @@ class NewProgram(Asked):
     task_source: Source | None = Field(default=None, description="Source of the task: `class Model`, `get_inputs()`, `get_init_inputs()`.")
     program_source: Source = Field(description="Source of the program: `class ModelNew` with the constructor and forward of `Model`.")
     device: str = Field(default="cpu", pattern=DEVICE, description='"cpu", "cuda" (any GPU) or one GPU such as "cuda:0".')
-    precision: Precision = Field(default="fp32-strict", description="Error bound that the program has to keep, and that of its baselines.")
+    precision: Precision = Field(default="fp32-strict", description="The error bound of the program and the arithmetic of its baselines.")
     mode: Mode = Field(default="train", description="train() as KernelBench leaves it, or eval().")
     title: Text = Field(default="", max_length=140, description="Shown in lists of runs.")
 
@@ -78,8 +78,8 @@ class Against(Schema):
 class VerificationResult(Schema):
     """The verdict as one object. It includes times only if the verdict is `passed`."""
 
-    id: uuid.UUID = Field(description="Also that of its run: events, candidates and artefacts are under /runs/{id}.")
-    page: str = Field(description="Where people look at it.")
+    id: uuid.UUID = Field(description="Also the id of its run: events, candidates and artefacts are under /runs/{id}.")
+    page: str = Field(description="Address of its page.")
     state: State
     done: bool
     passed: bool | None = Field(description="Null until it is done.")
@@ -91,7 +91,7 @@ class VerificationResult(Schema):
     tier: Tier
     precision: Precision
     mode: Mode
-    device: str = Field(description="As it was asked for.")
+    device: str = Field(description="As requested.")
     device_name: str | None = Field(description="Where it was measured.")
     device_model: str | None
     faster: bool = Field(description="The lower bound against eager is above 1.")
@@ -102,7 +102,7 @@ class VerificationResult(Schema):
     floor_fraction: float | None = Field(description="Share of what the device allows at best (roofline), from 0 to 1.")
     flags: list[str] = Field(description="Flags of the task: trivial, stochastic.")
     clock: int | None = Field(description="Version of the verifier's clock; times by different ones are not comparable.")
-    untried: list[str] = Field(description="What was to be tried and was not, each with the reason.")
+    untried: list[str] = Field(description="Trials that were planned but not made, each with the reason.")
     problems: list[SourceProblem] = Field(description="Errors of parsing and compiling, with lines of the program.")
     findings: list[Finding] = Field(description="Evidence about integrity, with lines of the program; `refuse` ends in `rejected`.")
     failed_trials: list[Trial] = Field(description=f"Calls whose result was wrong, at most {MOST_TRIALS}.")
@@ -233,7 +233,7 @@ ADVICE = {
     "build_failed": "Read `problems` and `compiler_output`: the program's lines that do not compile.",
     "crashed": "Read `message`; check launch bounds and indices for the shapes in `failed_trials`.",
     "timed_out": "Look for an endless loop or a deadlock; quick checks have a shorter time limit.",
-    "rejected": "Read `findings` with severity `refuse`: what the program may not do, and in which line.",
+    "rejected": "Read `findings` with severity `refuse`: what the program must not do, and in which line.",
     "inconclusive": "The clocks disagreed or the device was busy: verify again.",
     "infrastructure_error": "The host failed, not the program: verify again, and look at GET /api/v1/devices.",
     "not_measured": "Read `message` and `problems`; they are about the task or the run, not about the program.",
@@ -250,5 +250,5 @@ def _next(run: Run, report: Report | None, verdict: str | None, tier: str) -> st
     if verdict != "passed" or report is None:
         return ADVICE[verdict]
     if not report.faster:
-        return "It is right, but not faster than eager: look at its kernels and at the timeline."
-    return "It is right and faster. Verify it with tier `full` for a result." if tier == "quick" else "It is right and faster: this is a result."
+        return "It is correct, but not faster than eager: look at its kernels and at the timeline."
+    return "It is correct and faster. Verify it with tier `full` for a result." if tier == "quick" else "It is correct and faster: this is a result."

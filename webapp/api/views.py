@@ -52,4 +52,4 @@ MCP = """{
 
 @csrf_exempt
 def nothing(request: HttpRequest, rest: str = "") -> HttpResponse:
-    return plain(404, f"There is nothing at {request.path}.", "GET /api/v1/openapi.json describes everything that there is.")
+    return plain(404, f"There is nothing at {request.path}.", "GET /api/v1/openapi.json describes all calls.")

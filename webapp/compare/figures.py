@@ -44,7 +44,7 @@ def figure_rows(sides: list[Side]) -> list[FigureRow]:
 
     row("Run", lambda side: side.run, "run")
     row("Verdict", lambda side: side.report.status if side.report else "", "status", help="of the verification that counts")
-    eager = "the program's time and its 95 % interval, measured in turn with PyTorch eager"
+    eager = "the program's time and its 95 % interval, measured in alternation with PyTorch eager"
     row("Against eager", lambda side: side.against("eager"), "speedup", ranked([side.against("eager") for side in sides]), eager)
     best = ranked([side.best_baseline[1] if side.best_baseline else None for side in sides])
     row("Against the best baseline", baseline_of, "baseline", best, "measured only in the full tier")

@@ -92,7 +92,7 @@ def text(value: Any, most: int = 1 << 20) -> str:
 
 
 def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _number(digits: str) -> float:

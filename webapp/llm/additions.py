@@ -1,4 +1,4 @@
-"""What language models add to the pages of runs: requests that wait for a person, and the profiles that people answer by hand."""
+"""Additions by language models to the pages of runs: requests that wait for a person, and the profiles that people answer by hand."""
 
 from __future__ import annotations
 

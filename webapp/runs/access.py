@@ -12,8 +12,8 @@ from django.http import Http404
 from webapp.accounts.access import Asker, Right, require, rights_in, teams_with, user_of
 from webapp.runs.models import Run
 
-# Each returns the only run that a requester may read, or None for a requester whom it does not concern. Apps register theirs in `AppConfig.ready`.
-# A guest has no account, so nothing is visible to one whose app is missing.
+# Each function returns the only run that a requester may read, or None if the restriction does not apply to the requester. Apps register theirs in
+# `AppConfig.ready`. A guest has no account, so a guest whose app is missing sees nothing.
 GUESTS: list[Callable[[Asker], uuid.UUID | None]] = []
 
 

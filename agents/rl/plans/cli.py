@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from agents.rl.plans.episodes import Course
     from agents.rl.plans.training import Config
 
-# Imports within functions: --help answers without what trains and plays.
+# Imports within functions: --help works without loading the modules that train and play.
 RESULTS = Path("bench/results/rl-plans.json")
 
 
@@ -159,7 +159,7 @@ def _say(args: argparse.Namespace) -> Callable[[str], None]:
 
 
 def _one_thread() -> None:
-    """Limits torch to a single thread, because such a small network is slower with more."""
+    """Limits torch to a single thread, because more threads slow such a small network down."""
     import torch
 
     torch.set_num_threads(1)

@@ -149,5 +149,5 @@ KINDS = (
 
 
 def kind_of(name: str) -> str:
-    """Returns the kind of a task; a name that contains none of the words is a kind of its own."""
+    """Returns the kind of a task; a name that contains none of the words is its own kind."""
     return next((kind for kind, words in KINDS if any(word in name.lower() for word in words)), name)

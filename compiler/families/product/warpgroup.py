@@ -73,7 +73,7 @@ __device__ __forceinline__ void multiply_group(Columns<{columns}>, float (&sum)[
 """
 
 
-# What every product by warpgroups needs. A model that cannot compile is shown it too, because the layout is hard to guess.
+# The device functions that every warpgroup product needs. Models that cannot compile see this text too, because the layout is hard to guess.
 PRIMITIVES = (
     GUARD
     + multiplication(COLUMNS)

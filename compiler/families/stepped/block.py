@@ -1,4 +1,4 @@
-"""How rows are distributed among blocks, what stays in shared memory, and how long a pass takes by a model."""
+"""Distributes rows among blocks, chooses the values that stay in shared memory, and models the duration of a pass."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAUNCH_US, PRODUCT_US = 2.5, 5.0  # of a small kernel and of a small product in 
 
 @dataclass(frozen=True)
 class Split:
-    """How the threads of a block share a product: `wide` columns each, and the depth in `parts`."""
+    """The way in which the threads of a block share a product: `wide` columns each, and the depth in `parts`."""
 
     wide: int
     parts: int
@@ -93,14 +93,15 @@ def padded(weight: Weight) -> int:
 
 
 def choose(body: Body, figures: DeviceFigures, rows: int = 0, threads: int = 0) -> Block | None:
-    """Returns the fastest distribution by the model, or None if none fits. `rows` and `threads` fix these numbers if they are not 0."""
+    """Returns the distribution that the model predicts to be fastest, or None if none fits. `rows` and `threads` fix these numbers if they are not
+    0."""
     found = [Block(r, t) for r in ((rows,) if rows else ROWS) for t in ((threads,) if threads else THREADS)]
     fitting = [block for block in found if block.fits(body) and (block.threads < 1024 or len(block.resident(body)) < len(body.weights))]
     return min(fitting, key=lambda block: block.spent_ms(body, figures), default=None)
 
 
 def launched_ms(body: Body, figures: DeviceFigures) -> float:
-    """Models the same passes as one kernel after another in a CUDA graph."""
+    """Models the same passes as separate kernels in a CUDA graph."""
     spent = 0.0
     for piece in body.pieces:
         if isinstance(piece, Product):

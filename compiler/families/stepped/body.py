@@ -1,4 +1,4 @@
-"""The work of one pass as pieces that a block computes one after the other: products, operators over rows, and loops over elements.
+"""Divides the work of one pass into pieces that a block computes one after another: products, operators over rows, and loops over elements.
 
 All operators must work row by row: every value has the batch as its first axis, and no row reads another. Each piece leaves one value in shared
 memory, where later pieces and the next pass read it. Pointwise operators are computed where they are read unless several pieces need them.
@@ -34,7 +34,7 @@ def body_of(network: Network, passes: Passes) -> Body:
 
 
 class _Maker:
-    """Works on the second pass, because the first reads initial values where all others read the pass before."""
+    """Uses the second pass, because the first pass reads initial values where all others read the previous pass."""
 
     def __init__(self, network: Network, passes: Passes):
         self.network, self.passes = network, passes
@@ -100,7 +100,7 @@ class _Maker:
         return fusible(self.network, name) and reduction(self.network, self.network.nodes[name]) is None
 
     def _free_of_rows(self, batch: tuple[int, ...]) -> set[int]:
-        """Returns the positions of values that are the same for all rows, such as the size of a step. Loops compute them where they read them."""
+        """Returns the positions of values that are the same for all rows, such as the step size. Loops compute these values where they read them."""
         found: set[int] = set()
         for at, name in enumerate(self.names):
             node = self.network.nodes[name]
@@ -164,7 +164,7 @@ class _Maker:
         return self.network.made_once(value) and spec.dtype == "float32" and len(spec.shape) == 1
 
     def _operand(self, value: str, reader: str) -> Operand:
-        """Returns the place of an operand in shared memory, where a piece of its own copies it to if it comes from outside."""
+        """Returns the place of an operand in shared memory. An operand from outside is copied there by a separate piece."""
         layout, shape = self.network.layouts[value], tuple(self.network.spec(value).shape)
         if shape[:1] != (self.body.batch,):
             raise Refused(f"{reader} reads other rows than it computes")
@@ -194,7 +194,7 @@ class _Maker:
         return self.carried[self.earlier[base]] if base in self.earlier else None
 
     def _twin(self, value: str, reader: str, number: int = 2) -> str:
-        """Returns what the reader of another pass reads in place of `value`."""
+        """Returns the value that a reader in another pass reads in place of `value`."""
         at = self.position[reader]
         name = self.passes.names[number][at] or self.passes.names[number - 1][at]
         node, other = self.network.nodes[reader], self.network.nodes[name]
@@ -234,7 +234,8 @@ class _Maker:
         return found
 
     def _correction(self, node: Node) -> int:
-        """Returns the number that a variance subtracts from the number of elements: a number of its own, or 1 unless the operator says not to."""
+        """Returns the number that a variance subtracts from the number of elements: an explicit number or, unless the operator disables the
+        correction, 1."""
         unbiased = node.args[2] if len(node.args) > 2 else node.kwargs.get("unbiased")
         given = plain(node.kwargs.get("correction")) if node.op.endswith(".correction") else int(unbiased is not False)
         if given is not None and given != int(given):
@@ -365,13 +366,13 @@ class _Maker:
 
 
 def _form(kernel: Kernel) -> Any:
-    """Returns what two kernels have in common if they differ in names, numbers and addresses alone."""
+    """Returns the common structure of two kernels that differ only in names, numbers and addresses."""
     place = {name: at for at, name in enumerate(kernel.ops)}
     return tuple((op.kind, tuple(place[arg] for arg in op.args), op.dtype) for op in kernel.ops.values())
 
 
 def _computed(kernel: Kernel) -> Any:
-    """Returns the kernel's operations apart from loads. Two of these are one in a pass in which they happen to read the same element."""
+    """Returns the kernel's operations apart from loads. Two loads become one in a pass in which they happen to read the same element."""
     return tuple((op.kind, op.dtype) for op in kernel.ops.values() if op.kind != "load")
 
 

@@ -1,7 +1,7 @@
 """Finds a loop that forward has unrolled: a run of operators that repeats many times with the same structure.
 
-The passes must be alike in everything except three things. A value may come from the pass before (the first pass then reads an initial value
-instead), a view of an outside tensor may move on by the same distance in every pass, and floating-point numbers may differ.
+The passes must be identical except in three respects. A value may come from the previous pass (the first pass then reads an initial value
+instead), a view of an outside tensor may advance by the same distance in every pass, and floating-point numbers may differ.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class Stack:
     others: tuple[tuple[int, str], ...] = ()
 
     def apart(self, first: int, batch: int) -> bool:
-        """Returns whether the parts have an axis of their own, the `first` one of the result, before that of the `batch`."""
+        """Returns whether the parts have a separate axis, the `first` one of the result, before the axis of the `batch`."""
         return self.steps > self.rows and first == self.parts != self.parts * batch
 
 
 @dataclass
 class Passes:
-    """The operators of each pass, in the same order. A position is an operator's index in its pass. The last pass may lack operators, in whose place
-    it has "": nothing needs what they would compute for a next pass."""
+    """The operators of each pass, in the same order. A position is an operator's index in its pass. The last pass may lack operators whose results
+    only a next pass would need; it has "" in their places."""
 
     names: list[list[str]]
     varying: set[int] = field(default_factory=set)  # positions of operators for which a number differs from pass to pass
@@ -71,19 +71,19 @@ _FOUND: WeakKeyDictionary[Network, dict[str, Passes]] = WeakKeyDictionary()
 
 
 def passes_of(network: Network) -> dict[str, Passes]:
-    """Returns the passes of each of the network's loops under the name of the loop's first operator. They are found once for each network."""
+    """Returns the passes of each of the network's loops under the name of the loop's first operator. The search runs once for each network."""
     if network not in _FOUND:
         _FOUND[network] = {one.names[0][0]: one for one in _Search(network).found()}
     return _FOUND[network]
 
 
 def computes(network: Network, node: Node) -> bool:
-    """Returns whether the operator computes something in every call: views, constants and values computed once from weights do not."""
+    """Returns whether the operator computes something in every call, unlike views, constants and values that are computed once from weights."""
     return not (network.is_view(node.name) or node.op in SPLITS or short(node) in CONSTANTS or network.of_weights(node.name))
 
 
 class _Search:
-    """Looks for runs of operators that equal those a period earlier, and for the passes in each of them."""
+    """Searches for runs of operators that equal the operators one period earlier, and for the passes in each run."""
 
     def __init__(self, network: Network):
         self.network = network
@@ -95,7 +95,7 @@ class _Search:
         self.operands = [[(base, place.get(base, -1)) for base in own] for own in bases]
 
     def found(self) -> list[Passes]:
-        """Returns the loops, each of which covers operators that no other covers."""
+        """Returns the loops, none of which share operators."""
         found: list[Passes] = []
         waiting = [(0, len(self.nodes))]
         while waiting:
@@ -129,8 +129,8 @@ class _Search:
         return None
 
     def _rest(self, first: range, begin: int, end: int) -> list[str]:
-        """Returns the names of the operators from `begin` on, before `end`, in the order of a pass like the `first`. Operators that are not there
-        have "" in their place. The list is empty if none is there."""
+        """Returns the names of the operators from `begin` up to `end`, in the order of a pass like the `first`. Missing operators have "" in their
+        places. The list is empty if all are missing."""
         names: list[str] = []
         at = begin
         for one in first:
@@ -141,7 +141,7 @@ class _Search:
 
     def _candidates(self, begin: int, end: int, period: int) -> list[tuple[int, int]]:
         """Returns (number of passes, first operator), most passes first, for the parts of a run in which operands correspond from pass to pass. Only
-        the first pass may read something else than the value of the pass before."""
+        the first pass may read something other than the value of the previous pass."""
         found = []
         last, other = end, end  # exclusive ends of passes that begin at `start`, by the operands from there on and from its second pass on
         ends: dict[int, int] = {}
@@ -158,8 +158,8 @@ class _Search:
         return sorted(found, key=lambda one: (-one[0], one[1]))[:period]
 
     def _relation(self, at: int, period: int) -> str:
-        """Compares an operator's operands with those of the operator a period later: "same" means that they correspond, "initial" that they do if
-        the former is in the first pass."""
+        """Compares an operator's operands with those of the operator one period later: "same" means that they correspond, and "initial" that they
+        correspond if the former operator is in the first pass."""
         found = "same"
         for (base, one), (other, later) in zip(self.operands[at], self.operands[at + period], strict=True):
             if later >= 0 and later not in (one, one + period):
@@ -174,7 +174,7 @@ class _Search:
 
 
 def _runs(signs: Sequence[int], period: int) -> list[tuple[int, int]]:
-    """Returns the begin and the length of each long enough run of elements that equal the one `period` further on."""
+    """Returns the start and length of each sufficiently long run of elements that equal the elements `period` positions later."""
     equal = bytes(map(eq, signs, signs[period:]))
     found, begin = [], 0
     for run in equal.split(b"\0"):
@@ -190,12 +190,12 @@ def _signature(network: Network, node: Node) -> Any:
 
 
 def _scalars(node: Node) -> bool:
-    """Returns whether whole numbers among the operator's arguments are operands, not axes or sizes."""
+    """Returns whether integers among the operator's arguments are operands rather than axes or sizes."""
     return node.op.endswith(".Scalar") or node.op in TAKE_NUMBERS
 
 
 def _form(value: Any, whole: bool = False) -> Any:
-    """Returns an argument without the names of tensors and without the values of floating-point numbers, nor of `whole` ones."""
+    """Returns an argument without the names of tensors and the values of floating-point numbers or, with `whole`, of integers."""
     if isinstance(value, dict):
         return "ref" if "ref" in value else "number" if "float" in value else str(value)
     if isinstance(value, (list, tuple)):
@@ -214,7 +214,7 @@ def numbers_of(value: Any) -> list[Any]:
 
 
 def _aligned(network: Network, names: list[list[str]]) -> Passes | None:
-    """Returns the passes if they are alike and nothing but the results that a kernel can store is read from outside."""
+    """Returns the passes if they are alike and only results that a kernel can store are read from outside."""
     if any(draws(node.op, node.args, node.kwargs) or node.op == ASSERTION or len(node.outputs) != 1
            for node in (network.nodes[name] for name in names[0])):  # fmt: skip
         return None
@@ -274,7 +274,7 @@ def _same_role(network: Network, found: Passes, place: dict[str, tuple[int, int]
 
 
 def _stays_inside(network: Network, one: str, other: str) -> bool:
-    """Returns whether the view that follows `other` as that follows `one` is inside the tensor too."""
+    """Returns whether the next view, which follows `other` as `other` follows `one`, is still inside the tensor."""
     layout, step = network.layouts[other], network.layouts[other].offset - network.layouts[one].offset
     reach = sum((size - 1) * stride for size, stride in zip(layout.shape, layout.strides, strict=True))
     first = layout.offset + step
@@ -286,8 +286,8 @@ def _kind(network: Network, name: str) -> Any:
 
 
 def _initial(network: Network, first: str, later: str) -> str | None:
-    """Returns what holds the initial value if the first pass reads `first` where the others read `later`, a value of the pass before or a part of
-    it."""
+    """Returns the holder of the initial value if the first pass reads `first` where the others read `later`, which is a value of the previous pass or
+    a part of it."""
     layout, whole = network.layouts[later], network.base(later)
     own, base = network.layouts[first], network.base(first)
     if layout.contiguous and not layout.offset and count(network.spec(later)) == count(network.spec(whole)) or _fill(network, first) is not None:
@@ -304,7 +304,7 @@ def _fill(network: Network, name: str) -> Any:
 
 
 def _results(network: Network, found: Passes, place: dict[str, tuple[int, int]]) -> bool:
-    """Fills `stacks` and `finals`. Returns whether these are all the values that anything outside the passes reads."""
+    """Fills `stacks` and `finals`. Returns whether these are all the values that are read outside the passes."""
     last = len(found.names) - 1
     stacks: dict[str, Stack] = {}
     for name, (number, position) in place.items():
@@ -356,7 +356,8 @@ def _stack(network: Network, found: Passes, place: dict[str, tuple[int, int]], n
 
 
 def _apart(network: Network, found: Passes) -> bool:
-    """Returns whether nothing that the passes read is computed from their values, so that everything they read exists before they begin."""
+    """Returns whether the passes read nothing that is computed from their own values, in which case everything that they read exists before they
+    begin."""
     members = set(found.members)
     behind = set(members)
     for name, node in network.nodes.items():

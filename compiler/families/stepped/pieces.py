@@ -1,4 +1,5 @@
-"""What a pass consists of: the pieces that a block computes one after the other, where their values lie, and what they read from outside."""
+"""The components of a pass: the pieces that a block computes one after another, the locations of their values, and the outside values that they
+read."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Operand:
-    """What a product or a row operator reads: `width` neighbouring floats of each row of a slot, from `offset` on."""
+    """An operand of a product or a row operator: `width` neighbouring floats of each row of a slot, from `offset` on."""
 
     slot: Slot
     offset: int
@@ -69,7 +70,7 @@ class Loop(Piece):
 
 @dataclass(frozen=True)
 class Pointer:
-    """An outside tensor as loops read it: advanced by `row` elements a row and by `step` elements a pass."""
+    """An outside tensor as loops read it: it advances by `row` elements per row and by `step` elements per pass."""
 
     name: str
     value: str
@@ -79,7 +80,7 @@ class Pointer:
 
 @dataclass(frozen=True)
 class Table:
-    """Numbers that differ from pass to pass, one for each, as texts of `dtype`."""
+    """Numbers that differ from pass to pass, one for each pass, as text of type `dtype`."""
 
     dtype: str
     numbers: tuple[str, ...]
@@ -88,7 +89,7 @@ class Table:
 @dataclass
 class Body:
     """A pass. `carried` pairs the slot that the next pass reads with the slot of the new value, and `begins` fills the former before the first
-    pass. `tables` holds numbers that differ from pass to pass, under the name of the pointer that loops read them by."""
+    pass. `tables` holds numbers that differ from pass to pass, keyed by the name of the pointer through which loops read them."""
 
     steps: int
     batch: int

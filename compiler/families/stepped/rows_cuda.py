@@ -1,4 +1,4 @@
-"""The lines of a kernel that compute an operator over a row, by one warp a row."""
+"""The lines of a kernel that compute an operator over a row, with one warp per row."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""A loop that forward has unrolled, as one kernel that stays on the device for all of its passes.
+"""Runs a loop that forward has unrolled as one kernel, which stays on the device for all passes.
 
-A neural differential equation, a cell written by hand or a refinement of a state are hundreds of small operators, of which each launch takes longer
-than its work. If every pass works row by row, a block can run all passes of a few rows on its own: the state and the intermediate values stay in
+A neural differential equation, a hand-written cell or an iterative refinement of a state consists of hundreds of small operators, and launching each
+takes longer than its work. If every pass works row by row, a block can run all passes of a few rows on its own: the state and the intermediate values
+stay in
 shared memory, the weights too if they fit (otherwise the L2 cache supplies them), and no block waits for another.
 """
 

@@ -153,7 +153,7 @@ class SteppedKernel:
         ]  # fmt: skip
 
     def memory(self) -> list[str]:
-        """Declares the slots, the sums over parts and the weights that stay."""
+        """Declares the slots, the sums over parts, and the weights that stay in shared memory."""
         body, block = self.body, self.block
         lines, at = [], 0
         for slot in body.slots:
@@ -225,7 +225,7 @@ class SteppedKernel:
         return lines
 
     def over(self, width: int, body: list[str]) -> list[str]:
-        """Returns a loop over the block's elements, a row of `width` each."""
+        """Returns a loop over the block's elements, which form rows of `width`."""
         return [
             f"for (int at = threadIdx.x; at < rows * {width}; at += {self.block.threads}) {{",
             f"    const int row = at / {width}, i = at % {width};" if width > 1 else "    const int row = at, i = 0;",

@@ -1,6 +1,6 @@
 """Merges kernels that differ only in a few sizes into one kernel with parameters.
 
-This way, even a network with two hundred layers has only about a dozen kernels to read and compile. The kernel printers mark the sizes that may
+As a result, even a network with two hundred layers has only about a dozen kernels to read and compile. The kernel printers mark the sizes that may
 become parameters (`text.free`). All other sizes remain constants, since divisions by numbers unknown to the compiler and short loops that it cannot
 unroll would cost time. Kernels that differ in anything else stay separate.
 """
@@ -15,7 +15,7 @@ from compiler.kernel.text import KernelText, Launch, Launcher, Part, columns, wi
 
 
 def merged(parts: Sequence[Part]) -> list[Part]:
-    """Returns the translation unit with one kernel for each set of similar kernels. The merged kernel takes the place of the first kernel in the set,
+    """Returns the translation unit with one kernel for each set of similar kernels. The merged kernel replaces the first kernel in the set,
     and the launchers of the others call it."""
     groups = alike(parts, lambda kernel: (*what(kernel), kernel.window, *(size.value for size in kernel.sizes if not size.name)))
     return replaced(parts, [as_one(kernels) for kernels in groups])

@@ -1,6 +1,6 @@
 """Merges 16-bit convolutions that differ only in their windows into one template.
 
-This way, even a network with two hundred layers has only about a dozen kernels to read. Sizes that the compiler must know remain compile-time
+As a result, even a network with two hundred layers has only about a dozen kernels to read. Sizes that the compiler must know remain compile-time
 constants: the window's sizes become the template's `Window`, and the other sizes become template parameters.
 """
 
@@ -15,7 +15,7 @@ from compiler.targets.cuda.merged import Replacement, alike, replaced, what
 
 
 def windowed(parts: Sequence[Part]) -> list[Part]:
-    """Returns the translation unit with one template for each set of such kernels. The template takes the place of the first kernel in the set, and
+    """Returns the translation unit with one template for each set of such kernels. The template replaces the first kernel in the set, and
     the launchers of the others call it."""
     groups = alike(parts, lambda kernel: (*what(kernel), *(() if kernel.window else (kernel.name,))))
     return replaced(parts, [as_template([(kernel, kernel.window) for kernel in kernels if kernel.window]) for kernels in groups])

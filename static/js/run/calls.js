@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 import { count, seconds } from "./format.js";
 
 const NAMES = { system: "System prompt", user: "Prompt", assistant: "Earlier reply", reply: "Reply", reasoning: "Reasoning" };
-const FINISHES = { stop: "finished", length: "cut off at its longest", filter: "stopped by a filter", other: "ended otherwise" };
+const FINISHES = { stop: "finished", length: "cut off at the maximum length", filter: "stopped by a filter", other: "ended otherwise" };
 
 // Profiles whose requests a person answers.
 let byPerson = null;

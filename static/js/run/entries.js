@@ -149,7 +149,7 @@ export const ENTRIES = {
     return [
       h("p", { class: "verdict-line" }, h("span", { class: "route" }, `Branch ${way.way} `, WAYS[way.what] ?? way.what ?? ""), program, way.of == null ? null : h("span", { class: "muted" }, `of branch ${way.of}`)),
       way.reason ? h("p", { class: "prose" }, way.reason) : null,
-      way.speedup && way.beside != null ? h("p", { class: "realised" }, `${times(way.speedup.ratio)}× ${interval(way.speedup)} of candidate ${way.beside}, timed in turn`) : null,
+      way.speedup && way.beside != null ? h("p", { class: "realised" }, `${times(way.speedup.ratio)}× ${interval(way.speedup)} of candidate ${way.beside}, timed in alternation`) : null,
     ];
   },
 

@@ -376,7 +376,7 @@
  */
 
 /**
- * What limits a program's speed.
+ * The cause that limits a program's speed.
  * @typedef {Object} DiagnosisMade
  * @property {number|null} [candidate] - number of the candidate
  * @property {string} [bottleneck] - "memory", "compute", "latency", "launch", "occupancy", "defect" or "none"
@@ -433,7 +433,7 @@
  */
 
 /**
- * What the run has spent so far.
+ * The amounts that the run has spent so far.
  * @typedef {Object} BudgetUpdated
  * @property {Object<string, number>} [spent] - by unit: candidates, calls, tokens, dollars, verifier_seconds, seconds
  * @property {Object<string, number|null>} [limits] - by unit; null means no limit

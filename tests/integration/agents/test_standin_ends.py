@@ -122,4 +122,4 @@ async def test_a_dead_server_pauses_the_run_until_somebody_resumes_it(bench):
         await bench.journal.append([NewEvent(kind="control.requested", agent="person", payload={"action": "resume", "by": "a test"})])
         summary = await bench.engine(url).execute()
     assert summary.outcome == "improved"
-    assert summary.spent["calls"] <= 5, "what was tried in vain counts, and nothing is asked twice"
+    assert summary.spent["calls"] <= 5, "failed attempts count, and nothing is asked twice"

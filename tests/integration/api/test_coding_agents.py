@@ -98,7 +98,7 @@ async def test_a_program_is_verified_from_files_over_stdio(over_stdio):
         listed = (await client.list_tools()).tools
         assert {tool.name for tool in listed} == TOOLS and all(tool.description and len(tool.description) < 400 for tool in listed)
         text = await judged(client, "task.py", "mine.py")
-        assert "passed: 2." in text and "vs eager on AMD EPYC" in text and "next: It is right and faster." in text
+        assert "passed: 2." in text and "vs eager on AMD EPYC" in text and "next: It is correct and faster." in text
         text = await judged(client, "task.py", PROGRAM + "# again\n", status="wrong_result")
         assert "wrong result" in text and "failed trials:" in text and "error 0.83, bound 1.5e-06" in text and "next: Read `failed_trials`" in text
         assert "cannot be read" in await refused(client, "verify_program", task="nothing.py", program="mine.py")
@@ -132,11 +132,11 @@ async def test_every_tool_answers_over_http(over_http, people):
         assert "passed" in await told(client, "verification_result", run=identity)
         submitted = await told(client, "submit_task", task=SOURCE, candidates=2, title="from an agent")
         assert "state: queued" in submitted
-        assert "asked for" in await told(client, "cancel_run", run=submitted.split()[1].rstrip(":"))
-        assert "no Python source" in await refused(
+        assert "requested" in await told(client, "cancel_run", run=submitted.split()[1].rstrip(":"))
+        assert "not Python source" in await refused(
             client, "verify_program", task="/etc/passwd.py", program=PROGRAM
         )  # the files are on the agent's host
-        assert "no id of a run" in await refused(client, "run_status", run="softmax")
+        assert "not the id of a run" in await refused(client, "run_status", run="softmax")
 
 
 async def test_a_scope_that_is_lacking_is_told_to_the_model(over_http, people):

@@ -125,7 +125,7 @@ def test_what_cannot_be_sent_is_said(call, files):
         (("verify", "task.py", "nothing.py"), "there is no file nothing.py"),
         (("verify", "task.py", "broken.py"), "line 2: syntax error"),
         (("verify", "task.py", "mine.py", "--device", "cuda"), "no verifier with a GPU"),
-        (("follow", "softmax"), "'softmax' is no run"),
+        (("follow", "softmax"), "'softmax' is not a run"),
         (("show", "00000000-0000-4000-8000-000000000000"), "no such run"),
     ):
         code, out, err = call(*arguments)
@@ -179,7 +179,7 @@ def test_ctrl_c_leaves_the_run_going(begin, people):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert f"the run goes on. Follow it again: stitchwork follow {run.pk}; end it: stitchwork cancel {run.pk}" in err
+    assert f"the run continues. Follow it again: stitchwork follow {run.pk}; end it: stitchwork cancel {run.pk}" in err
     run.refresh_from_db()
     assert run.state != "finished" and not Event.objects.filter(run=run, kind="control.requested").exists()
 
@@ -256,8 +256,8 @@ def test_comments_are_read_written_and_resolved(call, people):
     assert "resolved by" not in call("comments", str(run.pk), "--reopen", str(thread["id"]))[1]
     for wrong, said in (
         (["--add", "x", "--line", "3"], "--line needs --candidate"),
-        (["--add", "x", "--event", "3", "--candidate", "4"], "one place at a time"),
-        (["--reply", "x", "y"], "no thread"),
+        (["--add", "x", "--event", "3", "--candidate", "4"], "give one place"),
+        (["--reply", "x", "y"], "not a thread"),
         (["--resolve", "7777"], "no thread 7777"),
         (["--add", "x", "--candidate", "77"], "no candidate 77"),
     ):
@@ -285,7 +285,7 @@ def test_the_doctor_names_what_is_missing(call, server):
     code, out, _ = call("doctor")
     assert code == 0 and "✓ token: alice in team alice (owner)" in out and "! device cuda: 0 online" in out
     code, out, _ = call("doctor", STITCHWORK_TOKEN="sw_wrong")
-    assert code == 2 and "✕ token" in out and "make a token" in out
+    assert code == 2 and "✕ token" in out and "create a token" in out
     code, out, _ = call("doctor", STITCHWORK_URL="http://127.0.0.1:9")
     assert code == 2 and "✕ server" in out
 

@@ -1,4 +1,4 @@
-"""The process of a capture that starts while its task is being admitted."""
+"""A capture's process that starts while the task is still being admitted."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def captured(bench, source: str):
 
 
 def state(party: Party) -> str:
-    """Returns the letter with which the kernel describes the process."""
+    """Returns the letter by which the kernel describes the process's state."""
     return Path(f"/proc/{party.spawned.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 @pytest.fixture
 def party(quick, monkeypatch):
-    """Returns a function that returns the process that the last admission foresaw."""
+    """Returns a function that yields the process that the last admission started in advance."""
     taken: list[Importing] = []
     importing = quick.pool.importing
     monkeypatch.setattr(quick.pool, "importing", lambda source: taken.append(importing(source)) or taken[-1])
@@ -137,7 +137,7 @@ def test_the_libraries_at_the_beginning_of_the_source_are_imported_before_the_ro
 
 @pytest.fixture
 def ahead(quick, monkeypatch):
-    """A pool that keeps a party with the exporter ready, and nothing else."""
+    """A pool that keeps only a party with the exporter ready."""
     monkeypatch.setattr(quick.pool.device, "begins_ahead", True)
     monkeypatch.setattr(quick.pool, "spares", 1)
     quick.pool.refill()

@@ -15,7 +15,7 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    """Four residual MLP blocks on a small batch: launch bound in eager mode."""
+    """Four residual MLP blocks on a small batch: launch-bound in eager mode."""
 
     def __init__(self, d, depth):
         super().__init__()

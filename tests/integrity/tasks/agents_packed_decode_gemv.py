@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Linear layer at decode batch size: weight bandwidth bound."""
+    """Linear layer at decode batch size: bound by weight bandwidth."""
 
     def __init__(self, in_features, out_features):
         super().__init__()

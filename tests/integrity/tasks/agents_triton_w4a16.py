@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Group-quantised int4 linear layer (two weights a byte, scale and zero point per group of 128), fp16 activations."""
+    """Group-quantised int4 linear layer (two weights per byte, scale and zero point per group of 128), fp16 activations."""
 
     def __init__(self, in_features, out_features, group=128):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What models receive: evidence with its location, a small number of figures, and the parameters that can be tuned."""
+"""The contents of requests: evidence with its location, a small number of figures, and the tunable parameters."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_profile_of_a_reference():
         "20 launches a call. The device works 42 % of the time. Median gap between kernels under the profiler: 3.2 us." in text and "321" not in text
     )
     assert "- 10 %: at::native::kernel_0<float, Functor<int>>, 2 a call, 1.0 us each" in text and "20 % in 2 more" in text
-    assert "No profile" in of_reference.profile_text(None)
+    assert "could not be profiled" in of_reference.profile_text(None)
 
 
 def test_what_compiler_and_hardware_say():

@@ -1,4 +1,4 @@
-"""What runs leave behind for later runs on the same device: how far each strategy kept its promises, and how many kernels there were."""
+"""Data that runs leave for later runs on the same device: how far each strategy kept its promises, and how many kernels there were."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a run's headline says about its last verdict: a busy host is named and the job retried, and no program is blamed or credited for it."""
+"""A run's headline describes its last verdict: a busy host is named and the job retried, and no program is blamed or credited for it."""
 
 from __future__ import annotations
 

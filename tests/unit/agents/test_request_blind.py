@@ -1,4 +1,4 @@
-"""What readers who saw nothing but a request found wrong, open or misleading in it, one test a kind."""
+"""Faults that readers who saw only a request found in it (errors, gaps and misleading statements), with one test per kind."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_shared_memory_is_that_of_a_block_in_bytes():
 
 def test_exchanges_of_a_recurrence_are_no_floor():
     said = steps_text(256, 3)
-    assert "no floor" in said and "within a cluster" in said and "needs fewer" in said and "needs fewer" not in steps_text(256)
+    assert "not a floor" in said and "within a cluster" in said and "needs fewer" in said and "needs fewer" not in steps_text(256)
 
 
 def test_the_share_of_waiting_for_memory_is_always_told():
@@ -203,7 +203,7 @@ def test_decisions_are_counted_where_they_were_recorded():
     trial = Trial(name="tiny", seed=1, ok=True, error=0.0398, bound=0.0398, norm="a norm", eager_error=0.01, decided=0.002, allowed=0.01)
     found.trials = [trial]
     said = measured.error_text(found)
-    assert "0.2 % of the elements were decided otherwise than by PyTorch, of 1 % allowed" in said and "Not recorded" not in said
+    assert "0.2 % of the elements were decided differently than by PyTorch, of 1 % allowed" in said and "Not recorded" not in said
     found.trials = [trial.model_copy(update={"eager_error": None, "allowed": 0.0})]
     assert "Not recorded" in measured.error_text(found)
 

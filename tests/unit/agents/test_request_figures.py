@@ -118,9 +118,9 @@ def test_counters_that_cover_a_part_are_not_those_of_the_whole_device_time():
 def test_a_request_without_a_measured_eager_says_between_what_a_call_lies():
     known = situation(reference=profile(wall_us_per_iteration=4850.0))
     said = digest.task_text(known)
-    assert "Eager PyTorch is not timed yet: a call takes between " in said and "4.85 ms (under a profiler, which slows the host)" in said
+    assert "Eager PyTorch has not been timed yet: a call takes between " in said and "4.85 ms (under a profiler, which slows the host)" in said
     assert "the time of a call is the one under Task" in of_reference.profile_text(known.reference)
-    assert "can follow from its floor alone" in of_reference.profile_text(None) and "Eager" not in digest.task_text(situation())
+    assert "can only be estimated from its floor" in of_reference.profile_text(None) and "Eager" not in digest.task_text(situation())
 
 
 def test_an_error_at_its_bound_says_what_that_means():
@@ -228,7 +228,7 @@ def test_a_program_that_others_left_no_memory_is_tried_once_more():
         "OutOfMemoryError when the program was constructed: GPU 0 has a total capacity of 79.18 GiB of which 1.10 GiB is free. Including "
         "non-PyTorch memory, this process has 14.79 GiB memory in use."
     )
-    assert crowded_out(found) and by_rules(situation(found), found).reason == "Other processes held the device's memory: it is tried once more."
+    assert crowded_out(found) and by_rules(situation(found), found).reason == "Other processes held the device's memory: it is tried again."
     found.edit = replace(found.edit, title=AGAIN)
     assert not crowded_out(found), "the second time, the evidence goes to a model"
     found.edit, found.report.message = replace(found.edit, title="x"), "it broke"

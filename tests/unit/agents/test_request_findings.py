@@ -97,7 +97,7 @@ def test_the_time_of_a_call_stands_once_in_a_request():
 def test_times_of_another_recording_are_said_to_be_that():
     found = counted()
     found.report.kernels = [ObservedKernel(name="product", calls=1, ms=0.35, share=1.0, own=True)]
-    assert "These times add up to 350 us: they are from another recording" in measured.measured_text(found, situation(found))
+    assert "These times add up to 350 us: they come from a different recording" in measured.measured_text(found, situation(found))
     found.report.kernels[0].ms = 0.306
     assert "another recording" not in measured.measured_text(found, situation(found))
 

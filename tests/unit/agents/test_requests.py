@@ -1,4 +1,4 @@
-"""What requests contain for the answering model: limits, a single floor, where the time goes, kernels, bounds, what counts; and that they contain no
+"""Requests tell the answering model the limits, a single floor, where the time goes, the kernels, the bounds and what counts, without
 contradictions."""
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ def test_the_stated_bound_is_the_verifiers(precision):
 
 def test_a_task_says_its_mode_and_that_no_gradients_are_asked_for():
     said = digest.task_text(situation())
-    assert "Mode: train" in said and "no gradients are asked for" in said
+    assert "Mode: train" in said and "no gradients are requested" in said
 
 
 def test_eager_has_one_figure_with_its_noise():
@@ -283,7 +283,7 @@ def test_why_an_attempt_lost_with_what_it_changed():
     second = passed(2, base=first, rival=0.9)
     second.edit = Edit("x = 2\n", "wider", "wider loads", (), strategy="vectorise")
     said = measured.lost_text(first, situation(first, second))
-    assert "candidate 2 (vectorise): 0.900x [0.882, 0.918] of candidate 1, timed in turn." in said and "It was to: wider loads" in said
+    assert "candidate 2 (vectorise): 0.900x [0.882, 0.918] of candidate 1, timed in alternation." in said and "It was to: wider loads" in said
     assert "-x = 1" in said and "+x = 2" in said and measured.lost_text(second, situation(first, second)) == ""
 
 

@@ -230,4 +230,4 @@ async def test_a_failure_is_shown_with_its_diagnosis_and_the_tree_is_edited_befo
     assert len(last) == 2 and "it is given up" in last[0].reason
     shown = models.of("planner/tree")[1].messages[1].content
     assert re.search(r"Reason for editing it now: n\d has one attempt left", shown)
-    assert "values differ at the tail" in shown.partition("## Tree")[2].partition("\n## ")[0] and "tried in vain 2 of 3 times" in shown
+    assert "values differ at the tail" in shown.partition("## Tree")[2].partition("\n## ")[0] and "failed 2 of 3 times" in shown

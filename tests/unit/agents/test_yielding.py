@@ -85,7 +85,7 @@ async def test_the_next_is_tried_where_the_fastest_has_no_program():
     assert faster(before) == ["cuda-graph", "compile", "compile-reduce-overhead"]
     attempt, found, span = await end(situation(), before, after := measured("# compiled", eager=2.5, compile=1.0, cuda_graph=0.9))
     assert found is after and len(span.proposed) == 1 and "mode=" not in span.proposed[0][0]  # nothing was captured, so there is no graph to record
-    assert "in a CUDA graph is faster than candidate 1, but is no program: forward is not captured" in span.said[0]
+    assert "in a CUDA graph is faster than candidate 1, but cannot be turned into a program: forward is not captured" in span.said[0]
 
 
 async def test_the_next_is_tried_where_a_program_does_not_pass():

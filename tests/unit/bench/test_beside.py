@@ -1,4 +1,5 @@
-"""Sessions over several devices: rows are on disk as they come, dead and slow processes get a row, and what the end cuts off waits."""
+"""Sessions over several devices: rows are written as they arrive, dead and slow processes get a row, and tasks that the end of a session cuts off
+wait for the next one."""
 
 from __future__ import annotations
 

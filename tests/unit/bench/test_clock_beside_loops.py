@@ -1,4 +1,4 @@
-"""Which stored programs bench/clock_beside_loops.py measures, and how it aggregates the results."""
+"""The choice of stored programs that bench/clock_beside_loops.py measures, and the aggregation of its results."""
 
 from __future__ import annotations
 

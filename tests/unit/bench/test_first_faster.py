@@ -1,4 +1,4 @@
-"""What bench/first_faster.py draws, and how it aggregates the results."""
+"""The tasks that bench/first_faster.py draws, and the aggregation of its results."""
 
 from __future__ import annotations
 

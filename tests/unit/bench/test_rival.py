@@ -1,4 +1,4 @@
-"""What bench/rival.py draws, when it calls two programs equal, and how it aggregates the measurements."""
+"""The tasks that bench/rival.py draws, its test for equal programs, and the aggregation of its measurements."""
 
 from __future__ import annotations
 

@@ -26,4 +26,4 @@ def test_only_right_programs_of_the_model_count():
     assert over_compiler(refused) is None
     assert over_compiler(row(program(1, "compiler"), program(2, "a baseline of PyTorch", 1))) is None
     said = " ".join(figures({"everyday-a": refused, "everyday-b": row(program(1, "compiler"), program(2, "strong", 1, 1.3))}))
-    assert "passed on 1 of 2 tasks" in said and "or more: 1 of 2." in said
+    assert "passed on 1 of the 2 tasks" in said and "or more: 1 of 2." in said

@@ -208,18 +208,20 @@ def test_acceptance_is_asked_once_for_a_program_and_again_for_another(tmp_path, 
     assert not verdict["correct"] and not verdict["exact"]["correct"] and "Output mismatch" in verdict["said"] and verdict["program"] == "a"
     assert not tf32["correct"] and tf32["exact"]["correct"] and tf32["runtime_ms"] == 1.0
     page = "\n".join(tables.acceptance(store.content))
-    assert "accepts 1 of 3 as it comes, and 2 of 3 without TF32" in page and "Accepted without TF32 alone: level3/2_ShallowWideMLP" in page
-    assert "Refused either way:\n\n- level3/18_Fire: correctness_issue: Output mismatch, at most 0.2 off" in page and "not yet asked" not in page
+    assert "accepts 1 of 3 with its default settings, and 2 of 3 without TF32" in page
+    assert "Accepted only without TF32: level3/2_ShallowWideMLP" in page
+    assert "Refused either way:\n\n- level3/18_Fire: correctness_issue: Output mismatch, at most 0.2 off" in page and "not yet tried" not in page
     interrupted = {**store.content, "acceptance": {**store.content["acceptance"], "level1/9_Tall fp32-strict": {"correct": False, "program": "a"}}}
     page = "\n".join(tables.acceptance(interrupted))
-    assert "accepts 0 of 3 as it comes, and 1 of 2 without TF32" in page
-    assert page.endswith("Refused as it comes, not yet asked without TF32:\n\n- level1/9_Tall: not correct\n")
+    assert "accepts 0 of 3 with its default settings, and 1 of 2 without TF32" in page
+    assert page.endswith("Refused with default settings, not yet tried without TF32:\n\n- level1/9_Tall: not correct\n")
     assert accept(store, checkout, ["cuda:0"], None) == [] and len(asked) == 4
     store.finished("level1/9_Tall fp32-strict", row(3.0, 1.5, program="b"), tmp_path / "best.py")
     accept(store, checkout, ["cuda:0"], None)
     assert asked[4:] == [("0", ["9_Tall"], False)]
     store.rows["level3/18_Fire fp32-strict"]["program"] = "another"
-    assert "accepts 1 of 2 as it comes, and 2 of 2 without TF32" in "\n".join(tables.acceptance(store.content)), "not about programs that are gone"
+    page = "\n".join(tables.acceptance(store.content))
+    assert "accepts 1 of 2 with its default settings, and 2 of 2 without TF32" in page, "not about programs that are gone"
     assert store.content["acceptance"]["level1/9_Tall fp32-strict"]["runtime_ms"] == 1.0
     for key in ("level3/18_Fire fp32-strict", "level1/9_Tall fp32-strict"):
         store.finished(key, row(3.0, 1.5, program="c"), tmp_path / "best.py")

@@ -17,7 +17,7 @@ PREFIX = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leaves all but the first case of each parametrized test to `make test-all`, because most cases compile a program of their own."""
+    """Leaves all but the first case of each parametrized test to `make test-all`, because most cases compile a separate program."""
     met: set[tuple[Path, str, object]] = set()
     for item in items:
         if not isinstance(item, pytest.Function) or not hasattr(item, "callspec") or not item.path.is_relative_to(HERE):

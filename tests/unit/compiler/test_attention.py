@@ -64,7 +64,7 @@ def test_attention(compiled, task, name):
 
 @pytest.mark.parametrize(("keys", "shares"), [(600, 2), pytest.param(1024, 3, marks=pytest.mark.slow)])
 def test_few_queries_share_the_keys(compiled, task, keys, shares):
-    """The last shares have masked keys only."""
+    """The last shares contain only masked keys."""
     masked = f"torch.arange({keys}, device=q.device) > p[:, None, None, None]"
     body = f"s = (q @ k.transpose(-1, -2) * 0.2).masked_fill({masked}, float('-inf'))\nreturn torch.softmax(s, -1) @ v * 2"
     inputs = f"torch.randn(2, 2, 3, 32), *torch.randn(2, 2, 2, {keys}, 32), torch.tensor([{keys - 1}, 70])"

@@ -124,7 +124,7 @@ def get_init_inputs():
 
 
 class Replayed:
-    """Stands in for a recorded graph. A replay repeats the recorded computation, with the same memory."""
+    """Stands in for a recorded graph. A replay repeats the recorded computation in the same memory."""
 
     def replay(self):
         new = self.model.run(*self.arguments)

@@ -21,7 +21,7 @@ BODIES = {
     "a layer's weights behind a mask": "self.fc.weight.data *= self.m * 0.5\nreturn self.fc(torch.tanh(x) + 1) * torch.sigmoid(self.fc.weight)",
     "under two names": "self.r.add_(1.0)\nreturn torch.exp(self.q * 0.1) * torch.tanh(x)",
 }
-# A submodule that assigns its buffers in another order than it registers them, beside one that changes in place.
+# A submodule that assigns its buffers in a different order from their registration, next to one that changes its buffers in place.
 ASSIGNING = (
     "class Observer(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.register_buffer('count', torch.zeros(32))\n"
     "        self.register_buffer('hi', torch.ones(()))\n        self.register_buffer('last', torch.zeros(32))\n\n    def forward(self, x):\n"

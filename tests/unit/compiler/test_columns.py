@@ -56,7 +56,7 @@ def test_features_of_a_batch_are_columns_where_rows_would_not_fill_the_device(co
 
 @pytest.mark.parametrize("precision", ["fp32-strict", "bf16"])
 def test_rows_that_are_overwritten_are_read_several_elements_ahead(compiled, task, precision):
-    """In-place group norm over lines of odd length, hence without vectors, after a product computed by the compiler's own kernel."""
+    """In-place group norm over lines of odd length, so without vectors, after a product computed by the compiler's own kernel."""
     init = "self.w = nn.Parameter(torch.randn(67, 40))\nself.n = nn.GroupNorm(2, 8)"
     found = compiled(task("return F.hardswish(self.n(F.linear(x, self.w)))", "torch.randn(3, 8, 40)", init), figures=H200, precision=precision)
     norm = next(group.id for group in found.plan.own if "norm" in group.title)

@@ -51,6 +51,6 @@ def test_an_operator_has_one_lowering(monkeypatch):
 
 
 def test_operators_of_other_libraries_are_not_lowered():
-    """A library may have an operator of its own named `exp`."""
+    """A library may define its own operator named `exp`."""
     made = [Node(name="y", op=op, args=[{"ref": "x"}], kwargs={}, outputs=[]) for op in ("aten.exp.default", "mine.exp.default", "getitem")]
     assert [lowering.is_lowered(node) for node in made] == [True, False, False]

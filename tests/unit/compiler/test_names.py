@@ -121,7 +121,7 @@ return getattr(self.old, "1")(self.norms["batch-norm"](y)) + getattr(self.old, "
     ],
 )
 def test_no_kernel_has_the_name_of_a_function_of_the_headers(tmp_path, command, headers):
-    """Covers every PyTorch operator, each in a kernel of its own."""
+    """Covers every PyTorch operator, each in a separate kernel."""
     operators = {schema.name.removeprefix("aten::") for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("aten::")}
     lines = [f"#include <{name}>" for name in headers]
     lines += [f'extern "C" int {name}(const float*, float*, void*);' for name in sorted({kernel_base([one]) for one in operators} - RESERVED_IN_C)]

@@ -1,4 +1,4 @@
-"""What a program copies from the task's text, and what it leaves out."""
+"""The parts of the task's text that a program copies, and the parts that it leaves out."""
 
 from compiler.program.task_text import TaskText
 

@@ -1,4 +1,4 @@
-"""Questions about the types of numbers and tensors, which a forward asks as a plain call would answer them."""
+"""Type checks on numbers and tensors in a forward have the same results during an export as in a plain call."""
 
 import pytest
 import torch

@@ -184,7 +184,7 @@ def test_parts(compiled, task):
 
 
 def test_recorded(compiled, task):
-    """A CUDA graph records the write; what the calls before the recording wrote is undone."""
+    """A CUDA graph records the write; the writes of the calls before the recording are undone."""
     source = task(f"{ROWS}c[r, :, p] = k\n{READ}".replace("c[", "self.cache[").replace("c.device", "k.device").replace("(c", "(self.cache"),
                   f"torch.randn(4, 8, 16), {AT}", BUFFER, "k, p")  # fmt: skip
     found = compiled(source, figures=DeviceFigures.h200(), options=Options().with_strategy("cuda-graph"))

@@ -1,6 +1,7 @@
-"""Triton's interpreter, which runs kernels block by block in NumPy and so shows what a printed program computes, without a GPU.
+"""Triton's interpreter, which runs kernels block by block in NumPy and thus shows, without a GPU, the results that a printed program computes.
 
-What the interpreter lacks is added here: functions of CUDA's math library are replaced with ones on the CPU, masked-out elements are NaN (on a GPU
+Missing features of the interpreter are added here: functions of CUDA's math library are replaced with ones on the CPU, masked-out elements are NaN
+(on a GPU
 they are undefined), and a product with `input_precision="tf32"` uses TF32 operands, as a tensor core does.
 """
 

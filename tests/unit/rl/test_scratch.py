@@ -1,4 +1,4 @@
-"""The policy that is trained from scratch: its text, and sampling with a cache."""
+"""The policy that is trained from scratch: its tokens, and sampling with a cache."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_neither_cache_nor_padding_changes_a_probability(pairs):
 
 
 def test_replies_of_one_batch_belong_to_their_prompts(pairs):
-    """At a low temperature, a reply in a batch is what the prompt alone gives."""
+    """At a low temperature, a reply in a batch is the same as the reply to the prompt alone."""
     policy = TinyPolicy(SMALL, seed=3, text=pairs)
     prompts = [policy.encode(text) for text in (LINES, "x", LINES + "return")]
     assert policy.sample(prompts, 6, 1e-6) == [policy.sample([prompt], 6, 1e-6)[0] for prompt in prompts]

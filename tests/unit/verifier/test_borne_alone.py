@@ -1,4 +1,4 @@
-"""How long the search for each input's own domain may last."""
+"""The time limit for finding each input's own domain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verifier.correctness.bearing import LOST, borne_alone
 
 
 class Reference:
-    """A task with probabilities, for which a kernel stops at an assertion, and a gain that may be any number."""
+    """A task with probabilities, for which a kernel fails an assertion, and a gain that may be any number."""
 
     limits = SimpleNamespace(correctness=20)
 
@@ -40,7 +40,7 @@ def searched(monkeypatch: pytest.MonkeyPatch, seconds: float, bears) -> tuple[li
 
 
 def test_processes_that_assertions_end_do_not_use_up_the_time(monkeypatch):
-    """Two inputs must stay within their range; each wider one costs a process, which takes two seconds to replace."""
+    """Two inputs must stay within their range; each wider draw costs a process, which takes two seconds to replace."""
     found, anew, _ = searched(monkeypatch, 2, lambda index, domain: (index == 2 or domain.floats != "any", index < 2 and domain.floats == "any"))
     assert anew and [domain.floats for domain in found] == ["signs", "signs", "any"]
 

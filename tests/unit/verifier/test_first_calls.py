@@ -1,4 +1,5 @@
-"""How long a program's calls may take if torch.compile or Triton's autotuner compiles it: long for a first call, but not for long altogether."""
+"""The time limits of a program's calls if torch.compile or Triton's autotuner compiles it: each first call may take long, but all of them together
+are limited."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ COMPILED = "import torch\n\ncompiled = torch.compile(abs)\n"
 
 
 class Clock:
-    """A clock that only the test moves, and a gate that counts how many calls another judge may freeze."""
+    """A clock that only the test advances, and a gate that counts the calls that another judge may freeze."""
 
     def __init__(self):
         self.now, self.frozen, self.idle_calls = 100.0, 0.0, 0
@@ -35,7 +36,7 @@ class Clock:
 
 
 class Process:
-    """A process, which can be the key of a weak dictionary."""
+    """A process that can be the key of a weak dictionary."""
 
 
 @pytest.fixture

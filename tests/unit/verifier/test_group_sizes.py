@@ -1,4 +1,4 @@
-"""The rows that each group gets are counted where a model routes them: by choices, or by offsets among its inputs."""
+"""The rows of each group are counted where a model routes them, by choices or by offsets among its inputs."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""What the `integrity` stage reads from a trace: who launched a kernel, and whether its work was handed over in time."""
+"""The facts that the `integrity` stage reads from a trace: who launched a kernel, and whether its work was handed over in time."""
 
 from __future__ import annotations
 

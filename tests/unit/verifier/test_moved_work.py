@@ -202,7 +202,7 @@ def test_nor_is_work_free_in_what_a_series_does_once(once, lead, least, words):
 
 @pytest.mark.parametrize(("counted", "free"), [(1, True), (2, True), (6, False)])
 def test_what_is_granted_to_a_lead_in_call_is_granted_once_per_series(counted, free):
-    """A first call that clears the outputs of seven others makes six counted calls 12 us shorter."""
+    """A first call that clears the outputs of seven others shortens six counted calls by 12 us."""
     eager, program = around(side(400, 100, 300, jitter=US), 200, 0), around(side(388, 100, 300, jitter=US), 200, 12)
     for one in (eager, program):
         one.laps.counted = counted

@@ -82,7 +82,7 @@ def test_no_two_uses_have_the_same_inputs_and_draws_stay_as_they_were():
 
 @pytest.mark.parametrize("shape", [Form(2, 6), Form(0, 2), Form(1, 1)])
 def test_one_counted_call_of_a_series_has_inputs_of_a_new_draw(shape):
-    """In that call, a program gains nothing from remembering earlier inputs."""
+    """In that call, a program gains nothing by remembering earlier inputs."""
     uses, seen, places = Uses(drawn, random.Random(1), shape), set(), set()
     for number in range(40):
         given = uses.next(number)

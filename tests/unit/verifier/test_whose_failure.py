@@ -42,7 +42,7 @@ def test_another_sides_failure_is_no_verdict_on_the_program(kind, whose, status,
     ],
 )
 def test_a_fault_in_a_kernel_ends_the_process_of_whoever_reports_it(message, error_class, ends):
-    """Found by probabilities below 0 on a GPU: the reference's process was asked again after its context was gone."""
+    """Found on a GPU with probabilities below 0: the reference's process got another request after its context was gone."""
     assert ends_context(PartyFailure("raised", message, error_class=error_class, request="call", whose="reference")) == ends
 
 

@@ -1,4 +1,4 @@
-"""Where a tensor is wrong is told by count, first place, largest error against its bound, and pattern."""
+"""A wrong tensor is described by the count of wrong elements, the first of them, the largest error relative to its bound, and the pattern."""
 
 import math
 

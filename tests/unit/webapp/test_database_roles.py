@@ -222,7 +222,7 @@ def test_a_verifier_elsewhere_waits_for_the_tables_of_its_version(granted, monke
         assert unknown_migrations() == 0
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM django_migrations WHERE app = 'runs' AND name = '0002_append'")
-    with being("verifier"), pytest.raises(CommandError, match=r"has not the tables of this version \(1 migrations\): a verifier makes none"):
+    with being("verifier"), pytest.raises(CommandError, match=r"lacks tables of this version \(1 migrations\): a verifier creates none"):
         call_command("verifier", device="cpu")
 
 

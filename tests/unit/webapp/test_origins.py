@@ -91,7 +91,7 @@ def test_a_stream_under_a_foreign_name_is_refused():
 
 def test_a_stream_for_a_page_of_another_port_is_refused():
     status, _, problem = stream(scope("localhost:8000", "http://localhost:9000", cookie="sessionid=x"))
-    assert status == 403 and problem["detail"] == "A page of another origin may not follow a run with your session."
+    assert status == 403 and problem["detail"] == "A page of another origin must not follow a run with your session."
 
 
 @pytest.mark.django_db

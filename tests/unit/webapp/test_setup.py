@@ -1,4 +1,4 @@
-"""What set-up and continuous integration report about a host without a sandbox."""
+"""The reports of set-up and continuous integration about a host without a sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Texts on pages and in messages read as a native speaker's do: they contain none of the phrases that had to be read twice, and none like them."""
+"""Texts on pages and in messages read like a native speaker's: they contain none of the phrases that readers had to read twice, and no similar
+ones."""
 
 from __future__ import annotations
 
@@ -40,6 +41,12 @@ REFUSED = {
     r"\bis of the type\b|\bbegin of\b|\bto the begin\b": "start of",
     r"\b(opened|made|written|drawn|read|put|ended) so\b": "that way; why",
     r"\bOne does not\b|\bone's\b": "you, your",
+    r"(?<!\bthere )\bis no (valid|run|thread|address|id|number|text|rubric|exchange|program|Python)\b": "is not a",
+    r"\bin vain\b|\bhung up on\b|\bbeyond all\b": "failed … times; is disconnected; out of range",
+    r"\b(has|have) not (the|a|an|any)\b|\bmend\b|\bheard of\b": "lacks; correct; reported",
+    r"\b(decided|computed) otherwise\b|\bspeaks? for\b|\bwould pay\b": "differently; suggests; worthwhile",
+    r"\bbrought (no|nothing|less)\b|\bwas made from\b|\bput away\b": "yielded; was derived from; archived",
+    r"\bgo(es)? before\b|\bas (it|they) comes?\b(?! into)|\bbut for\b": "takes precedence over; as it arrives; except for",
 }
 
 
@@ -91,6 +98,13 @@ def test_all_kinds_of_texts_are_looked_at():
         "This is no cursor",
         "3 runs stand still and wait for a person",
         "Only who wrote a comment may change it.",
+        "softmax is no run: give its id",
+        "tried in vain 2 of 3 times",
+        "the database has not the tables of this version",
+        "mend the file, then resume",
+        "3 programs in a row brought no gain.",
+        "Number of the candidate that it was made from.",
+        "identical, but for white space",
     ],
 )
 def test_the_lint_refuses(sentence: str):

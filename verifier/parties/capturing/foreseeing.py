@@ -1,4 +1,4 @@
-"""Imports what a task's capture needs before the party has a role, and therefore without a device.
+"""Imports the modules that a task's capture needs before the party has a role, and therefore without a device.
 
 The exporter's modules take most of the time of a small task's capture, and a model library takes seconds more.
 """
@@ -11,11 +11,11 @@ import ast
 import random
 from collections.abc import Iterator
 
-# Imports within functions: the party loads torch only when it is told to.
+# Imports within functions: the party loads torch only when requested.
 
 
 def foresee(source: str) -> None:
-    """Imports the exporter and the libraries with which the task's source begins. Executes nothing else of the source. Raises whatever an import
+    """Imports the exporter and the libraries with which the task's source begins. Executes no other part of the source. Raises whatever an import
     raises."""
     from verifier.startup.importing import swift_imports
 
@@ -32,8 +32,8 @@ def foresee(source: str) -> None:
 
 
 def leading_imports(source: str) -> Iterator[ast.stmt]:
-    """Yields the import statements before the first statement of another kind, apart from strings. What follows that statement may depend on it:
-    a source may set an environment variable before it imports a library."""
+    """Yields the import statements before the first statement of another kind, apart from strings. Later imports may depend on that statement: a
+    source may set an environment variable before it imports a library."""
     for statement in ast.parse(source.removeprefix("\ufeff")).body:
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
             yield statement

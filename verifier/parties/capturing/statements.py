@@ -119,7 +119,7 @@ class Splitter:
         self.shown: dict[str, str] = {}  # new name -> what the source has in its place
 
     def fresh(self, word: str = "step", shown: str = "") -> str:
-        """Returns a new name that begins with `word`. `shown` is what messages call it: text of the source, by default the word."""
+        """Returns a new name that begins with `word`. `shown` is the text that messages use for it: source text or, by default, the word."""
         while True:
             self.count += 1
             if (name := f"{word}_{self.count}") not in self.taken:
@@ -129,7 +129,7 @@ class Splitter:
                 return name
 
     def of_source(self, text: str) -> str:
-        """Replaces new names in `text`, an expression or a message, with what the source has in their place."""
+        """Replaces new names in `text`, an expression or a message, with the source text that they stand for."""
         return re.sub(r"\b[^\W\d]\w*_\d+\b", lambda name: self.shown.get(name[0], name[0]), text)
 
     def split(self, item: ast.stmt) -> list[ast.stmt]:

@@ -1,4 +1,4 @@
-"""Tells results that are off by little, which rounding may explain, from those that only a different computation explains."""
+"""Distinguishes results with small errors, which rounding may explain, from results that only a different computation explains."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ COUNT = re.compile(r"([\d,]+) of ([\d,]+) elements? (?:is|are) off")
 
 
 def wrong_result_text(report: Report) -> str:
-    """Says what a wrong result looks like. An error that is no larger than one decision or cancellation makes of rounding is not called a different
-    computation, because nothing in the evidence shows one."""
+    """Describes what a wrong result looks like. If an error is no larger than what rounding can become through a decision or a cancellation, the
+    result is not attributed to a different computation, because the evidence does not show one."""
     trial = next((t for t in report.trials if not t.ok), None)
     detail = trial.detail if trial is not None and trial.detail else report.message
     off = _difference(detail)
@@ -42,7 +42,7 @@ def wrong_result_text(report: Report) -> str:
 
 
 def _difference(detail: str) -> float | None:
-    """Returns the relative difference of the two values that a message shows, or null if it shows none or they are no ordinary numbers."""
+    """Returns the relative difference of the two values in a message, or null if the message has none or they are not ordinary numbers."""
     found = SHOWN.search(detail)
     if found is None:
         return None

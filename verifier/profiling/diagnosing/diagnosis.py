@@ -144,8 +144,8 @@ def _uses(
     bottleneck: Bottleneck, time_us: float, memory: float, compute: float, ceilings: Ceilings, facts: TaskFacts, profile: Profile | None, told: bool
 ) -> list[Evidence]:
     """Returns evidence of how heavily a call uses bandwidth, arithmetic and launches, as far as its class depends on them, and of its longest kernel.
-    `told` means that the device's busy time in a timed call is known; the busy share under the profiler, which slows the host, would only contradict
-    it."""
+    `told` means that the device's busy time in a timed call is known; the busy share under the profiler is then left out, because the profiler slows
+    the host and the share would contradict that time."""
     found = []
     if bottleneck in ("memory", "none", "latency", "occupancy") and facts.bytes_min:
         means = f"{_bytes(facts.bytes_min)} must move in a call at the least; the device sustains {ceilings.bandwidth_gbs:.0f} GB/s"

@@ -31,7 +31,7 @@ TABLES = frozenset(
         "TARGET_INFO_GPU_METRICS",
     }
 )
-# What is unavailable without each table.
+# The features that are unavailable without each table.
 LACK = {
     "CUPTI_ACTIVITY_KIND_KERNEL": "no kernels are shown; the program launched none, or CUDA was not traced (nsys profile -t cuda)",
     "CUPTI_ACTIVITY_KIND_RUNTIME": "no CUDA calls are shown; launch latencies and the causes of idle time are unknown",

@@ -18,7 +18,7 @@ def storable(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError("the text is no valid Unicode: half a surrogate pair stands alone") from None
+        raise ValueError("the text is not valid Unicode: it contains half a surrogate pair") from None
     return text
 
 

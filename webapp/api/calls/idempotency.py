@@ -58,7 +58,7 @@ def once(request: Request, team: Team, create: Callable[[], tuple[int, BaseModel
             raise
     row = IdempotencyKey.objects.get(team=team, user=request.user, key=key)
     if row.request != sent:
-        raise CallRefused(409, f"This {HEADER} was used for another request.", "Take a new key for a new request.")
+        raise CallRefused(409, f"This {HEADER} was used for another request.", "Use a new key for a new request.")
     return _response(row.status, row.answer, again=True)
 
 

@@ -67,6 +67,6 @@ def limit(request: HttpRequest, *, creating: bool = False) -> None:
         raise CallRefused(
             429,
             f"At most {rate.burst:g} such calls at once and {rate.per_second:g} a second in the long run.",
-            f"Call again in {wait:.1f} s; to follow a run use its event stream instead of asking often.",
+            f"Call again in {wait:.1f} s; to follow a run, use its event stream instead of polling.",
             headers=retry_after(wait),
         )

@@ -37,7 +37,7 @@ class ProblemDetails(Schema):
     title: str = Field(description="The kind of problem in a few words.", examples=["Not found"])
     status: int = Field(description="The HTTP status once more.", examples=[404])
     detail: str = Field(description="What happened, as a sentence.", examples=["There is no such run, or this token may not see it."])
-    hint: str = Field(default="", description="What to do about it.", examples=["GET /api/v1/runs lists those that you can see."])
+    hint: str = Field(default="", description="What to do about it.", examples=["GET /api/v1/runs lists the runs that you can see."])
     errors: list[Fault] = Field(default=[], description="Fields that are wrong, each with its place.")
 
 
@@ -58,7 +58,7 @@ TITLES = {
     429: "Too many requests",
     503: "Not available now",
 }
-TOKEN_HINT = "Send `Authorization: Bearer sw_…`; tokens are made on the page Account, Tokens, and each belongs to one team."
+TOKEN_HINT = "Send `Authorization: Bearer sw_…`; create one on the page Account, Tokens; each belongs to one team."
 
 
 class CallRefused(Exception):

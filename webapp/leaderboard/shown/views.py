@@ -35,7 +35,7 @@ def task_page(request: Request, task_id: uuid.UUID) -> HttpResponse:
     """Show a task. `?setup=<id>` selects the device, precision and mode. The default is the setup with the most results."""
     task = Task.objects.filter(pk=task_id).first()
     results = visible(request).filter(subject__sha=task.sha) if task else Result.objects.none()
-    # Another team's task is known to the viewer only through a visible result, which also supplies its name.
+    # The viewer knows another team's task only through a visible result, which also supplies its name.
     if task is None or not (has_right(request, task.team_id, "view") or results.filter(task=task).exists()):
         raise Http404("no such task")
     found = standing(results, request.GET)

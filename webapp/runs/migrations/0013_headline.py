@@ -3,7 +3,7 @@
 import django.db.models.functions.comparison
 from django.db import migrations, models
 
-# As `webapp.runs.headline.of_run` computes it for runs that finish from now on.
+# Computes the same values as `webapp.runs.headline.of_run` for runs that finish from now on.
 KEPT = """
 WITH found AS (
     SELECT r.id, r.outcome, r.workflow, best.ratio, best.low, best.confirmed, latest.status AS latest,

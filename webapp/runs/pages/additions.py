@@ -1,4 +1,4 @@
-"""What other apps add to the pages of runs.
+"""Additions by other apps to the pages of runs.
 
 Each app registers its additions when Django starts (`AppConfig.ready`), so `webapp.runs` depends on none of them.
 """

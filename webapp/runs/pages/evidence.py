@@ -55,7 +55,7 @@ class Evidence:
 
     @property
     def norm(self) -> str:
-        """Return the norm that most checked calls use, so that the page need state it only once."""
+        """Return the norm that most checked calls use, so the page needs to state it only once."""
         norms = Counter(trial.norm for trial in self.report.trials if trial.norm) if self.report else Counter[str]()
         return norms.most_common(1)[0][0] if norms else ""
 

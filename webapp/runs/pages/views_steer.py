@@ -81,7 +81,7 @@ def budget_page(request: Request, run_id: uuid.UUID) -> HttpResponse:
     run = _steered(request, run_id)
     settings = forks.settings_now(run)
     at = forks.refused_at(run) if run.state == "finished" else None
-    closed = "The budget did not end this run: fork it at an event to go on with other settings." if run.state == "finished" and at is None else ""
+    closed = "The budget did not end this run: fork it at an event to continue with other settings." if run.state == "finished" and at is None else ""
     form = BudgetForm(None if closed else _data(request), settings=settings)
     if request.method == "POST" and not closed and form.is_valid():
         if run.state != "finished":

@@ -91,7 +91,7 @@ def call_texts(run: Run, seq: int) -> dict[str, Any]:
     event = Event.objects.filter(run=run, seq=seq).first()
     exchange = event.body if event is not None else None
     if not isinstance(exchange, Exchange):
-        raise NoSuchText(f"event {seq} is no exchange with a model")
+        raise NoSuchText(f"event {seq} is not an exchange with a model")
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT kind, payload::text FROM runs_event WHERE run_id = %s AND kind IN ('llm.requested', 'llm.completed') AND payload ->> 'key' = %s"

@@ -1,4 +1,4 @@
-"""What other apps add to the orchestrator process.
+"""Additions by other apps to the orchestrator process.
 
 Each app registers its additions when Django starts (`AppConfig.ready`), so `webapp.runs` depends on none of them.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What a run may look up. The fields are arguments of `agents.run.Engine`."""
+    """The sources that a run may query. The fields are arguments of `agents.run.Engine`."""
 
     library: Library | None = None
     inspirations: Inspirations | None = None

@@ -1,4 +1,4 @@
-"""What exchanges between blocks cost is measured once a GPU, and its absence never keeps a program from being judged."""
+"""The cost of exchanges between blocks is measured once per GPU, and programs are judged even if it is missing."""
 
 import subprocess
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ FACTS = SimpleNamespace(model="h100", uuid="GPU-0123456789abcdef", arch="sm_90",
 
 
 class Kernels:
-    """A GPU that holds no clusters of 16, on which a round takes 0.25 us in a cluster and 1 us across the grid; a launch takes 5 us."""
+    """A GPU that cannot hold clusters of 16. A round takes 0.25 us in a cluster and 1 us across the grid, and a launch takes 5 us."""
 
     def __init__(self, *_):
         self.launched = []

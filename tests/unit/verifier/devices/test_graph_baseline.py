@@ -53,7 +53,7 @@ class Cached(torch.nn.Module):
 
 
 class Replayed:
-    """Stands in for a recorded graph. A replay repeats what was recorded, with the same memory."""
+    """Stands in for a recorded graph. A replay repeats the recorded computation in the same memory."""
 
     def replay(self):
         for ours, new in zip(self.of.outputs, [self.of._run(self.arguments)], strict=True):

@@ -1,4 +1,4 @@
-"""What callers rely on: permissions, cursors, idempotency keys, limits, and the verdict as one object."""
+"""Features that callers rely on: permissions, cursors, idempotency keys, limits, and the verdict as one object."""
 
 from __future__ import annotations
 

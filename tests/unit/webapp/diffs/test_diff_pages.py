@@ -70,7 +70,7 @@ def test_rows_carry_what_comments_hang_on(people, run):
 
 def test_white_space_can_be_ignored(people, run):
     other = measured_run(people.alice, old=OLD, new=OLD.replace("a = x", "a  =  x"))
-    assert "These programs are identical, but for white space" in page(people, other, "1...2", space="ignore").content.decode()
+    assert "These programs are identical except for white space" in page(people, other, "1...2", space="ignore").content.decode()
 
 
 def test_the_candidate_page_compares_with_its_parent(people, run):

@@ -1,4 +1,4 @@
-"""A single hunk reverted: what can be determined about it without a device."""
+"""A single reverted hunk: the facts that can be determined without a device."""
 
 from __future__ import annotations
 

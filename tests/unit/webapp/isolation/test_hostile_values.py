@@ -110,4 +110,4 @@ def test_what_no_database_keeps_is_said(world):
     answer = ask(world.people["owner"], "GET", f"{address}/%00")
     assert answer.status_code in (400, 404)
     answer = ask(world.people["owner"], "GET", reverse("tasks:estimate"), dict.fromkeys(names(), "\0"))
-    assert answer.status_code == 400 and "A value of this request cannot be kept. It holds a null character" in answer.body.decode()
+    assert answer.status_code == 400 and "A value of this request cannot be stored. It contains a null character" in answer.body.decode()

@@ -1,4 +1,4 @@
-"""What an open page receives, through the real consumer, the real hub and a real Postgres."""
+"""The messages that an open page receives, through the real consumer, the real hub and a real Postgres."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from webapp.runs.models import Run, Verification
 BEST = {"best_baseline": "compile", "best_baseline_speedup": 1.3, "best_baseline_low": 1.2, "best_baseline_high": 1.4, "baselines": 2}
 EAGER = {"best_baseline": "eager", "best_baseline_speedup": 2.0, "best_baseline_low": 1.9, "best_baseline_high": 2.1}
 
-# What was measured, and (outcome, first ratio, compared with, whether eager comes second, provisional).
+# The measurement, and (outcome, first ratio, compared with, whether eager comes second, provisional).
 CASES = {
     "faster than a compiler": ({**BEST}, ("faster", 1.3, "torch.compile", True, False)),
     "faster than eager, slower than a compiler": (

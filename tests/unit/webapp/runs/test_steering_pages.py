@@ -45,7 +45,7 @@ def run(people) -> Run:
 
 @pytest.fixture
 def planned(run) -> Run:
-    waiting = {"reason": "The plan waits for a person to read it.", "kind": "review"}
+    waiting = {"reason": "The plan waits for a person's review.", "kind": "review"}
     opened = NewEvent(kind="span.opened", span="plan", payload={"title": "Plan"})
     return begin(run, opened, NewEvent(kind="plan.proposed", span="plan", payload=PLAN), NewEvent(kind="run.paused", payload=waiting))
 

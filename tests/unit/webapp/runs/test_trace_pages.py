@@ -1,4 +1,4 @@
-"""What the trace explorer requests from the server: stretches, complete texts, exchanges with models, search."""
+"""The trace explorer's requests to the server: stretches, complete texts, exchanges with models, search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classes that stand for Python's own while a model is exported, when numbers may be an exporter's symbols."""
+"""Classes that replace Python's own while a model is exported, when numbers may be an exporter's symbols."""
 
 # sandboxed: answers the models that tasks define
 

@@ -1,7 +1,7 @@
-"""Answers questions about types in the task's source as a plain call does while a model is exported.
+"""Answers type checks in the task's source as in a plain call while a model is exported.
 
-An exporter's numbers and tensors have classes of their own. The source would otherwise take the branch for neither a float nor a tensor, and nothing
-would fail."""
+An exporter's numbers and tensors have their own classes. Otherwise, the source would silently take the branch for values that are neither floats nor
+tensors."""
 
 # sandboxed: traces the models that tasks define
 
@@ -34,8 +34,8 @@ ATTRIBUTE = "it reads an attribute of a number that is read from a tensor"
 
 @contextlib.contextmanager
 def types_told(model: torch.nn.Module) -> Iterator[None]:
-    """Gives the source of `model` versions of `isinstance`, `type`, `getattr` and `hasattr` for which an exporter's numbers and tensors are those of
-    a plain call. Raises `ValueError` where the source writes such a number into a text."""
+    """Gives the source of `model` versions of `isinstance`, `type`, `getattr` and `hasattr` that treat an exporter's numbers and tensors like those
+    of a plain call. Raises `ValueError` where the source writes such a number into a text."""
     names, files = source_of(model), {frame_file(model), PART_FILE}
     told: dict[str, Any] = {"isinstance": _isinstance, "type": stand_in(builtins.type, _type_for(names)), "getattr": _getattr, "hasattr": _hasattr}
     if any(step.opname == "MATCH_CLASS" for code in codes(model) for step in dis.get_instructions(code)):

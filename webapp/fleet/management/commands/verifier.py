@@ -26,7 +26,7 @@ class Command(BaseCommand):
             raise CommandError(f'{device!r} is not a device: say "cpu" or "cuda:0"')
         if lacking := unknown_migrations():
             raise CommandError(
-                f"the database has not the tables of this version ({lacking} migrations): a verifier makes none; start web and orchestrator of this"
+                f"the database lacks tables of this version ({lacking} migrations): a verifier creates none; start web and orchestrator of this"
                 " version, or run `manage.py prepare` there"
             )
         asyncio.run(VerifierWorker(device, Announcement(device, settings.DATA_DIR)).main())
