@@ -28,8 +28,8 @@ _RUN = re.compile(r"\b(g\d+)\s*(?:-|–|to)\s*(g\d+)\b(?:\s+every\s+([1-9]\d*))?
 LOOPS = ("pool", "scan", "order")  # families of kernels without products
 PARTS = 3  # products of 16 bits that make up one of fp32
 SPLIT = "three of fp16 after exact scaling, which keep as many bits and which the policy allows as well, within the error bound"
-FEWEST_ROWS, WORTH_PADDING = 8, 1.1  # the narrowest tile of a product on tensor cores, and the least ratio of padded rows to rows that is told
-WORTH_ELEMENTS = 0.1  # minimum ratio of the time for elements of other operators to the floor at which it is told
+FEWEST_ROWS, WORTH_PADDING = 8, 1.1  # the narrowest tile of a product on tensor cores, and the least ratio of padded rows to rows that is mentioned
+WORTH_ELEMENTS = 0.1  # minimum ratio of the time for elements of other operators to the floor at which it is mentioned
 STEP_US = 1.0  # time of one exchange of a recurrent state between blocks, through the L2 cache
 UNITS: dict[Arithmetic, str] = {
     "fp32": "fp32 units", "3xtf32": "tensor cores, each fp32 product as three of TF32", "tf32": "tensor cores in TF32",
@@ -117,7 +117,7 @@ def operations(compiled: Compiled, capture: Capture) -> int | None:
 
 def steps_text(dependent_steps: int, exchanges: int = 1, figures: DeviceFigures | None = None, rows: int = 0, waits_known: bool = False) -> str:
     """Says what the floor leaves out. `exchanges` is the number of products and reductions in a step that depend on one another, `rows` that of the
-    rows of its products (0: unknown). Where it is known how long a program waits in its steps, nothing is estimated for them."""
+    rows of its products (0: unknown). If the time that a program waits in its steps is known, nothing is estimated for them."""
     if not dependent_steps:
         return (
             "It counts only bytes and products, in this arithmetic and as the task's operators stand (a cheaper split or less work goes below it): "
@@ -130,13 +130,13 @@ def steps_text(dependent_steps: int, exchanges: int = 1, figures: DeviceFigures 
     step_us, cost = STEP_US, "about a microsecond (by flags; a grid-wide barrier up to 3)"
     if grid:
         step_us, cost = grid, f"{grid:.2g} us by a barrier of the grid (measured)"
-    counts = f"It counts bytes and products alone and no dependent steps: {dependent_steps:,} steps of a recurrence follow each other here"
+    counts = f"It counts only bytes and products, not dependent steps: {dependent_steps:,} steps of a recurrence follow each other here"
     if waits_known:
         return f"{counts}.{padding(rows)}"
     near = "its cost is under Device" if figures is not None and figures.cluster_us else "its cost is not measured here"
     return (
         f"{counts}, and where the state is spread over blocks and exchanged through L2, {each} {cost}, "
-        f"{duration(dependent_steps * exchanges * step_us / 1e3)} together. That is an estimate for one way to do it and no floor: an "
+        f"{duration(dependent_steps * exchanges * step_us / 1e3)} together. That is an estimate for one way to do it, not a floor: an "
         f"exchange within a cluster, through distributed shared memory, or within a block avoids L2 ({near}).{fewer}{padding(rows)}"
     )
 

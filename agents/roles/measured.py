@@ -208,7 +208,7 @@ def error_text(report: Report) -> str:
     own = f", PyTorch's own {worst.eager_error:.3g}" if worst.eager_error is not None else ""
     said = f"Error: at most {worst.error:.3g} of a bound of {worst.bound:.3g} in {worst.name!r} ({100 * share:.0f} % of it{own}), as {worst.norm}."
     if worst.allowed:
-        said += f" {100 * worst.decided:.3g} % of the elements were decided otherwise than by PyTorch, of {100 * worst.allowed:.3g} % allowed."
+        said += f" {100 * worst.decided:.3g} % of the elements were decided differently than by PyTorch, of {100 * worst.allowed:.3g} % allowed."
     said += " Rounding alone moves outputs so far in this task, which is why the bound is that wide." if (worst.bound or 0.0) >= UNRELATED else ""
     others = [portion for portion, trial in known if trial is not worst]
     if share < AT_BOUND:

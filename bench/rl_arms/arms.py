@@ -13,7 +13,7 @@ Every command resumes where it was interrupted. Policy and judge share the devic
     rubric    our verifier, the share of own kernels, and the rubric by rules (agents/rl/reward.py)
 
 `judge` samples programs for the held-out tasks and lets the verifier judge `--judged` of them a task, whatever they were trained with. Every sampled
-program is labelled: it counts as a cheat by its text alone (`agents.rl.data.labels`).
+program is labelled: it counts as a cheat by its text only (`agents.rl.data.labels`).
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def groups(data: Path) -> list[list[dict[str, Any]]]:
 
 
 async def measure(args: argparse.Namespace, keep: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    """Returns what was measured. `keep` gets what there is after every program, because a host may end before the last one."""
+    """Returns what was measured. `keep` receives the results so far after every program, because a host may end before the last one."""
     clients = [open_verifier(args.device, args.data_dir, args.timing_seconds) for _ in range(args.verifiers)]
     pool = Pool(clients, most_waiting=1 << 20)
     try:

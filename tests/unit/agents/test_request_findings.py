@@ -110,7 +110,7 @@ def test_a_recurrence_says_the_steps_that_its_floor_does_not_count():
     assert task_facts(capture).dependent_steps == 6 * 512
     found = counted(stalls={})
     said = measured.measured_text(found, situation(found, capture=capture))
-    assert "no dependent steps: 3,072 steps of a recurrence" in said and "3.07 ms together" in said and "0.0996 us a dependent step" in said
+    assert "not dependent steps: 3,072 steps of a recurrence" in said and "3.07 ms together" in said and "0.0996 us a dependent step" in said
     waits = counted()
     said = measured.measured_text(waits, situation(waits, capture=capture))
     assert (

@@ -56,7 +56,7 @@ def test_a_step_with_few_rows_is_padded_on_tensor_cores():
 
 def test_exchanges_are_not_estimated_where_the_waits_of_a_program_are_known():
     short = steps_text(512, 1, H200, 10, waits_known=True)
-    assert short.startswith("It counts bytes and products alone and no dependent steps: 512 steps of a recurrence follow each other here. A step's")
+    assert short.startswith("It counts only bytes and products, not dependent steps: 512 steps of a recurrence follow each other here. A step's")
     assert "through L2" not in short and "pad to 16" in short
     assert "through L2" in steps_text(512, 1, H200, 10)
 
