@@ -31,7 +31,7 @@ def short_name(name: str) -> str:
 
 
 def whole_items(text: str, room: int = ROOM, separator: str = ", ") -> str:
-    """Returns as many whole items of a list as fit, and the number of those left out. A text without the separator is returned whole."""
+    """Returns as many whole items of a list as fit, and the number of those left out. Text without the separator is returned unchanged."""
     if len(text) <= room or separator not in text:
         return text
     items = text.split(separator)

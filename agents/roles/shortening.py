@@ -119,7 +119,7 @@ def _heavy(pieces: Sequence[Piece], times: Mapping[str, float]) -> list[Piece]:
 
 
 def _taken(pieces: Sequence[Piece], excess: int) -> list[Piece]:
-    """Return as many of the first pieces as are needed to remove the excess."""
+    """Return just enough of the leading pieces to remove the excess."""
     found: list[Piece] = []
     for piece in pieces:
         if excess <= 0:

@@ -1,6 +1,6 @@
 """Condenses a timeline into the few figures that a diagnosis needs, over the calls delimited by ranges named `iter`.
 
-A device event belongs to the iteration whose range contains the call that launched it (they share a correlation). If no launch was recorded, it
+A device event belongs to the iteration whose range contains the call that launched it (the two share a correlation ID). If no launch was recorded, it
 belongs to the iteration in which it ran. On the CPU, the "kernels" are operators and the program's own functions, measured by self time, and a
 "launch" is a call of one of them that is not nested in another call.
 """

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Attention of several heads without a mask."""
+    """Multi-head attention without a mask."""
 
     def forward(self, q, k, v):
         scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
