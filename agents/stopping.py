@@ -76,7 +76,8 @@ def plateau(situation: Situation, advice: Advice | None = None, *, patience: int
 
 
 def families_to_leave(situation: Situation, *, patience: int = PATIENCE) -> frozenset[str]:
-    """Returns the families of the strategies tried since the last gain, or an empty set if fewer than `patience` programs have been tried since then."""
+    """Returns the families of the strategies tried since the last gain, or an empty set if fewer than `patience` programs have been tried
+    since then."""
     flat = since_last_gain(situation.attempts)
     if len(flat) < patience:
         return frozenset()

@@ -4,9 +4,9 @@ Crossover combines the parents' strategies. The child is translated into a progr
 strategy describes what the surviving program does before the next crossover.
 
 Taken from the paper (arXiv 2512.16465): strategies as the unit of evolution, the first kernel, an initial population, tournaments, one exploratory
-child per generation, elitism, and epochs, each of which starts from the best kernels of the previous one. The paper does not give its sizes. Three epochs of
-four generations, a population of 30, five children and three revisions come from a re-implementation and are scaled to the budget. Our own additions:
-fitness is the lower bound of the measured speedup, and the plan's roofline guides the planner instead of a model's guess.
+child per generation, elitism, and epochs, each of which starts from the best kernels of the previous one. The paper does not give its sizes. Three
+epochs of four generations, a population of 30, five children and three revisions come from a re-implementation and are scaled to the budget. Our own
+additions: fitness is the lower bound of the measured speedup, and the plan's roofline guides the planner instead of a model's guess.
 """
 
 from __future__ import annotations
