@@ -24,6 +24,7 @@ from verifier.parties.capturing.calling import FlatCall, described, forward_argu
 from verifier.parties.capturing.cutting import Cutter
 from verifier.parties.capturing.exporting.export import export
 from verifier.parties.capturing.exporting.numbers import SYMBOLS
+from verifier.parties.capturing.exporting.unseen import mentions
 from verifier.parties.capturing.loop_nodes import LoopRefused
 from verifier.parties.capturing.outside import counts
 from verifier.parties.capturing.reading import frame_file, read_graph
@@ -82,7 +83,7 @@ def pieces(
     left: list[tuple[int | None, str]] = []
     try:
         method = method_of(model, source)
-        if method is None:
+        if method is None or mentions(model, "_version"):  # the tensors that a part returns are new, and their versions are 0
             return None, left
         frozen = frozenset(error.names) if isinstance(error, StateOutside) else frozenset()
         args, kwargs = forward_arguments(model, inputs)
