@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import dis
 import functools
 import inspect
 import os
@@ -293,21 +292,17 @@ def codes(model: torch.nn.Module) -> Iterator[CodeType]:
             if isinstance(held, (FunctionType, functools._lru_cache_wrapper)):
                 held = inspect.unwrap(held)  # what decorators such as `torch.inference_mode` and `functools.cache` wrap
             if isinstance(held, FunctionType) and held.__globals__ is names:
-                yield from _within(held.__code__)
+                yield from with_inner(held.__code__)
 
 
-def _within(code: CodeType) -> Iterator[CodeType]:
+def with_inner(code: CodeType) -> Iterator[CodeType]:
+    """Yields a code object and those of the functions, lambdas and classes within it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _within(constant)
+            yield from with_inner(constant)
 
 
 def mentions(model: torch.nn.Module, word: str) -> bool:
     """Returns whether a function in the source of a model reads an attribute of this name, or uses the name as a text."""
     return any(word in code.co_names or word in code.co_consts for code in codes(model))
-
-
-def catches(model: torch.nn.Module) -> bool:
-    """Returns whether a function in the source of a model has a `try` that catches specific types of errors."""
-    return any(instruction.opname == "CHECK_EXC_MATCH" for code in codes(model) for instruction in dis.get_instructions(code))
