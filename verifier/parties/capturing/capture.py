@@ -20,6 +20,7 @@ import torch
 from verifier.float8 import narrowed, wide
 from verifier.gathering import gathered_bytes
 from verifier.graph import Capture, Graph, Node
+from verifier.parties.capturing.agreeing import compare
 from verifier.parties.capturing.calling import FlatCall, described, forward_arguments, rebuild
 from verifier.parties.capturing.cutting import Cutter
 from verifier.parties.capturing.exporting.export import export
@@ -193,7 +194,10 @@ def exported(
         program = export(model, call, state)
         if made:
             raise StateOutside(sorted(changed))
-        return read_graph(program, call, model, frame_file(model))
+        graph = read_graph(program, call, model, frame_file(model))
+        if inputs is not None:  # the forward is the model's own
+            compare(program, call, model, plain)
+        return graph
 
     state: list[str] = []
     try:

@@ -22,6 +22,7 @@ import torch
 
 from verifier.float8 import narrowed, wide
 from verifier.graph import Graph
+from verifier.parties.capturing.agreeing import compare
 from verifier.parties.capturing.calling import SHARED, FlatCall, Unwritable, shared
 from verifier.parties.capturing.exporting.export import composed, decomposed, operators_listed_once
 from verifier.parties.capturing.outside import Used, assigned_outside, unread
@@ -278,7 +279,9 @@ class Cutter:
         """Returns the run in terms of the compiler's operators. If they cannot express the whole run, splits it in half and returns the parts that
         they can express."""
         try:
-            run.found.graph = read_graph(decomposed(run.found.exported), run.found.call, self.method.model, PART_FILE)
+            program = decomposed(run.found.exported)
+            run.found.graph = read_graph(program, run.found.call, self.method.model, PART_FILE)
+            compare(program, run.found.call, self.method.model, self.plain)
             return [run]
         except Exception as error:
             if len(run.items) == 1 or self._late():
