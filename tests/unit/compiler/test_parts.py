@@ -166,6 +166,20 @@ def test_state_becomes_an_input_of_a_part():
     checked(written(body, "x, y", ", torch.randn(12)", INIT + "        self.register_buffer('last', torch.zeros(12))\n"))
 
 
+def test_state_is_read_before_the_call_that_changes_it():
+    update = "\n    def update(self, x):\n        self.h = torch.tanh(self.fc(x)) + self.h * 0.5\n        return self.h\n"
+    body = "y = self.h + self.update(torch.relu(x) * 2)\nif y.sum() > 0:\n    y = y * 2\nreturn torch.softmax(y, -1) + 1"
+    plan, _ = checked(written(body, "x", "", INIT + "        self.h = torch.zeros(8, 12)\n" + update))
+    assert plan.own
+
+
+@pytest.mark.parametrize("branch", ["", "if h.sum() > 0:\n            h = h + 1\n        "])
+def test_default_values_that_a_method_changes_are_state(branch):
+    mixed = f"\n    def mixed(self, x, seen=[]):\n        seen.append(1)\n        h = torch.tanh(self.fc(x)) * len(seen)\n        {branch}return h\n"
+    plan, _ = checked(written("y = self.mixed(x)\nreturn torch.softmax(y * 2, -1) + 1", "x", "", INIT + mixed))
+    assert plan.own and any("Model.mixed" in why or "branch" in why for why in plan.left), plan.left
+
+
 def test_a_cache_that_changes_nothing_is_no_state():
     body = "if self.row is None:\n    self.row = torch.arange(12.0).cos()\nreturn torch.tanh(self.fc(x)) * self.row"
     plan, _ = checked(written(body, "x", "", INIT + "        self.row = None\n"))

@@ -361,6 +361,7 @@ class Cutter:
                 last = copy.copy(item)
                 last.value = result
                 return [*steps, last]
+        self.splitter.changing = self.frozen
         return self.splitter.split(item)
 
     def _inlined(self, call: ast.Call) -> tuple[list[ast.stmt], ast.expr] | None:
