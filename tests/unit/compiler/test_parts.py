@@ -259,6 +259,20 @@ def test_a_default_type_is_set_where_the_task_sets_it(compiled, task, where):
         torch.set_default_dtype(torch.float32)
 
 
+SETTINGS = {
+    "a default type": "torch.set_default_dtype(torch.float64)\nt = torch.linspace(0, 1, 12) * 2 + 1\nt = t.cumsum(0)\n"
+    "torch.set_default_dtype(torch.float32)\nreturn torch.softmax(self.fc(x), -1) * t",
+    "autocast": "c = torch.autocast('cpu', dtype=torch.bfloat16)\nif x.sum() > -1e9:\n    c.__enter__()\ny = torch.relu(self.fc(x)) * 2\n"
+    "c.__exit__(None, None, None)\nreturn y, torch.softmax(x, -1) * 2",
+}
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_statements_under_other_settings_stay_python(kind):
+    plan, _ = checked(written(SETTINGS[kind], "x", ""))
+    assert any("around it, which a part cannot express" in why for why in plan.left)
+
+
 def test_a_step_of_a_statement_is_told_in_the_words_of_the_source():
     body = "h = torch.tanh(self.fc(x)) * 2\nr = [(h > 0.5).float().mean().item()]\nreturn F.softmax(h, -1), math.sqrt(max(r)) + r[0] * 2"
     plan, _ = checked(written(body, "x", "", before="import math\n\n\n"))

@@ -25,6 +25,7 @@ from verifier.parties.capturing.calling import FlatCall, described, forward_argu
 from verifier.parties.capturing.cutting import Cutter
 from verifier.parties.capturing.exporting.export import export
 from verifier.parties.capturing.exporting.numbers import SYMBOLS
+from verifier.parties.capturing.exporting.settings import kept_settings
 from verifier.parties.capturing.exporting.unseen import mentions
 from verifier.parties.capturing.loop_nodes import LoopRefused
 from verifier.parties.capturing.outside import counts
@@ -191,7 +192,8 @@ def exported(
             made.update(set(plain.made_buffers()) - {f"self.{name}" for name in state})
 
         call = FlatCall(forward, args, kwargs, type(model).__module__, after=observe)
-        program = export(model, call, state)
+        with kept_settings():
+            program = export(model, call, state)
         if made:
             raise StateOutside(sorted(changed))
         graph = read_graph(program, call, model, frame_file(model))

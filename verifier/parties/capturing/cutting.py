@@ -25,6 +25,7 @@ from verifier.graph import Graph
 from verifier.parties.capturing.agreeing import compare
 from verifier.parties.capturing.calling import SHARED, FlatCall, Unwritable, shared
 from verifier.parties.capturing.exporting.export import composed, decomposed, operators_listed_once
+from verifier.parties.capturing.exporting.settings import OTHER, kept_settings
 from verifier.parties.capturing.outside import Used, assigned_outside, unread
 from verifier.parties.capturing.reading import read_graph
 from verifier.parties.capturing.reasons import IN_FORWARD, reason, without_parts
@@ -206,6 +207,9 @@ class Cutter:
         inside = [node for item in items[: -1 if returns else None] for node in own_nodes(item)]
         if any(isinstance(node, (ast.Return, *JUMPS)) and not _in_loop(items, node) for node in inside):
             raise Placed("it may leave forward or a loop early", next(n for n, item in enumerate(items) if _jumps(item)))
+        elsewise = self.trace.elsewise | self.other.elsewise
+        if (at := next((n for n, item in enumerate(items) if id(item) in elsewise), None)) is not None:
+            raise Placed(OTHER, at)
         before = self._variables(items[0])
         given = sorted(loaded(items) & set(before) - {"self"})
         self._constant(items, given)
@@ -246,7 +250,7 @@ class Cutter:
 
         call.after = observe
         try:
-            with unread(self.plain, self.frozen, call):
+            with unread(self.plain, self.frozen, call), kept_settings():
                 exported = composed(self.method.model, call)
         except NameError as error:
             if error.name not in self.frozen:

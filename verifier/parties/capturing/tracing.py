@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from verifier.parties.capturing.calling import leaves_of, rebuild
+from verifier.parties.capturing.exporting.settings import kept_settings, settings
 from verifier.parties.capturing.statements import COMPOUND, all_blocks, blocks_of, under_self, unsuper
 from verifier.parties.plain_state import PlainState, lasting
 from verifier.private_names import mangle
@@ -77,10 +78,11 @@ def is_plain(tree: ast.FunctionDef) -> bool:
 
 @dataclass
 class Trace:
-    """The variables before each of the first visits of each statement, keyed by the statement's identity. `changed` names the values outside the
-    state dict that the call changed."""
+    """The variables before each of the first visits of each statement, keyed by the statement's identity. `elsewise` holds the statements that were
+    reached under other global settings than the first one. `changed` names the values outside the state dict that the call changed."""
 
     visits: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    elsewise: set[int] = field(default_factory=set)
     changed: list[str] = field(default_factory=list)
     error: Exception | None = None
 
@@ -149,14 +151,19 @@ def traced(method: Method, tree: ast.FunctionDef, args: tuple[Any, ...], kwargs:
             original = known[id(block[at])]
             block.insert(at, ast.copy_location(_look(id(original)), block[at]))
 
+    before = settings()
+
     def seen(key: int, values: dict[str, Any]) -> None:
+        if settings() != before:
+            trace.elsewise.add(key)
         visits = trace.visits.setdefault(key, [])
         if len(visits) < VISITS:
             visits.append({name: kept_value(value) for name, value in values.items()})
 
     method.names[_SEEN] = seen
     try:
-        method.compiled(marked)(method.model, *args, **kwargs)
+        with kept_settings():
+            method.compiled(marked)(method.model, *args, **kwargs)
     except Exception as error:
         trace.error = error
     finally:
