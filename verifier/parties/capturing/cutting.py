@@ -46,7 +46,7 @@ from verifier.parties.capturing.statements import (
     unrolled,
 )
 from verifier.parties.capturing.tracing import PART_FILE, Method, Trace, observed, shape_of, statements_within
-from verifier.parties.plain_state import PlainState
+from verifier.parties.plain_state import PlainState, lasting
 from verifier.private_names import mangle
 
 SECONDS, WALL_SECONDS = 25.0, 35.0  # limits on this thread's CPU time and on wall-clock time, after which no further runs are tried
@@ -260,9 +260,16 @@ class Cutter:
         if changed:
             raise ValueError(f"it changes {sorted(changed)[0]} outside the state dict")
         graph = read_graph(exported, call, self.method.model, PART_FILE)
-        if graph.mutated_inputs and shared(leaf.value for leaf in call.tensors):
+        if graph.mutated_inputs and shared(leaf.value for leaf in call.tensors) or self._changes_state_of(graph, call):
             raise ValueError(SHARED)
         return Found(exported, call, graph)
+
+    def _changes_state_of(self, graph: Graph, call: FlatCall) -> bool:
+        """Returns whether a run changes a view of a weight or of state that it also uses by itself, or the other way round."""
+        state, users = lasting(self.method.model), [entry for entry in graph.inputs if entry.kind == "user" and entry.spec is not None]
+        given = [(entry.name in graph.mutated_inputs, leaf.value) for entry, leaf in zip(users, call.tensors, strict=True)]
+        own = [(entry.target in graph.mutations, state[entry.target]) for entry in graph.inputs if entry.target in state]
+        return any((one or other) and shared((tensor, held)) for one, tensor in given for other, held in own)
 
     def _tests(self, items: list[ast.stmt], before: dict[str, Any], given: list[str]) -> list[str]:
         """Returns the conditions on the variables that a run reads. Raises `Placed` if no condition can be written for one of them."""
