@@ -28,7 +28,7 @@ BODIES = {
     "copies that change nothing": f"{HEAD}c = h.clone()\nd = h + 0\ne = torch.cat([h])\n{IF}h.add_(1)\nreturn h.exp() * 2, c, d, e",
     "parts of a complex tensor": f"h = torch.complex(x.tanh(), x)\na, b = h.real, h.imag\n{IF}a.add_(1)\nreturn torch.softmax(h.abs(), -1), b",
     "tensors in a list": f"{HEAD}rows = list(h.unbind(0))\n{IF}rows[0].add_(5)\nrows = rows[::-1]\nrows[0].mul_(2)\nreturn torch.stack(rows) * h",
-    "one tensor by chance": f"{HEAD}b = h.exp()\n{IF}b = h if x[0, 0] > 8 else b\nh.add_(1)\nreturn torch.softmax(h + b, -1)",
+    "one tensor by chance": f"{HEAD}b = h.exp()\n{IF}b = h if x[0, 0] > 8 else b\nh.add_(1)\nreturn torch.exp(-h * b)",
     "a view of a weight": f"b = self.fc.bias[:6]\n{IF}b = b\nb.add_(1)\nz = self.fc(x).exp()\nreturn torch.softmax(z, -1) + 1, b * 2",
     "a weight with a view": f"b = self.fc.bias[:6]\n{IF}b = b\nself.fc.bias.add_(1)\nz = b.exp() * 2\nreturn self.fc(x).exp() + 1, z",
     "exchanged names": f"{HEAD}a, b = h[:4], h[4:]\n{IF}a, b = b, a\na.copy_(b)\nb.add_(1)\nreturn torch.softmax(h, -1) + 1",
