@@ -166,6 +166,32 @@ def test_state_becomes_an_input_of_a_part():
     checked(written(body, "x, y", ", torch.randn(12)", INIT + "        self.register_buffer('last', torch.zeros(12))\n"))
 
 
+# what the first call does not do: the branch for large inputs, which changes state that a later part reads
+UNTAKEN = {
+    "a list": ("self.seen.append(1)", "len(self.seen)", "self.seen = []"),
+    "a list by another name": ("seen = self.seen\n    seen.append(1)", "len(self.seen)", "self.seen = []"),
+    "an attribute of a layer": ("layer = self.fc\n    layer.gain = 3.0", "self.fc.gain", "self.fc.gain = 1.0"),
+    "an attribute of any layer": ("for layer in [self.fc]:\n        layer.gain = 3.0", "self.fc.gain", "self.fc.gain = 1.0"),
+    "a tensor": ("self.gain.mul_(3)", "self.gain", "self.gain = torch.ones(12)"),
+}
+
+
+@pytest.mark.parametrize("kind", UNTAKEN)
+def test_state_that_only_later_calls_change_stays_python(kind):
+    change, read, init = UNTAKEN[kind]
+    body = f"h = torch.relu(self.fc(x))\nif x.sum() > 1e3:\n    {change}\ny = torch.tanh(h) * 2 + {read}\nreturn torch.softmax(y, -1) * {read}"
+    source = written(body, "x", "", INIT + f"        {init}\n")
+    task = load(source, "task")
+    torch.manual_seed(0)
+    found = capture(task["Model"](), task["get_inputs"](), source, "train")
+    made, eager = load(print_program(make_plan(found, source, DeviceFigures.cpu(2)), source, Options()), "program")["ModelNew"](), task["Model"]()
+    made.load_state_dict(eager.state_dict())
+    for scale in (1, 100, 1):
+        x = torch.rand(8, 12) * scale
+        with torch.no_grad():
+            torch.testing.assert_close(made(x.clone()), eager(x), rtol=2e-5, atol=2e-5)
+
+
 def test_state_is_read_before_the_call_that_changes_it():
     update = "\n    def update(self, x):\n        self.h = torch.tanh(self.fc(x)) + self.h * 0.5\n        return self.h\n"
     body = "y = self.h + self.update(torch.relu(x) * 2)\nif y.sum() > 0:\n    y = y * 2\nreturn torch.softmax(y, -1) + 1"

@@ -19,6 +19,9 @@ import torch
 from verifier.parties.capturing.calling import FlatCall
 from verifier.parties.plain_state import PlainState
 
+ANY = "*"  # any object
+CHANGING = frozenset({"append", "extend", "insert", "pop", "remove", "clear", "update", "setdefault", "discard", "popitem", "appendleft", "popleft",
+                      "sort", "reverse", "add"})  # fmt: skip
 _MISSING = object()
 
 
@@ -139,35 +142,77 @@ def counts(source: ast.Module, name: str) -> bool:
 
 
 def assigned_outside(model: torch.nn.Module, source: ast.Module, plain: PlainState) -> set[str]:
-    """Returns the values outside the state dict that forward and the functions it names may assign, whether or not a call did so. The names have the
-    form of `PlainState.changed`."""
+    """Returns the values outside the state dict that forward and the functions it names may assign or change in place, whether or not a call did so.
+    The names have the form of `PlainState.changed`."""
     found: set[str] = set()
     modules = list(model.named_modules())
     for tree, owner in reached(source):
-        for target in _targets(tree):
-            if not target.startswith("self."):
-                found.add(target)
+        for target, method in _targets(tree):
+            if target.startswith(ANY):
+                found |= {name for name in plain.kept if name.startswith("self.") and name.endswith(target.removeprefix(ANY))}
                 continue
-            for path, module in modules:
-                if owner in {base.__name__ for base in type(module).__mro__}:
-                    found.add(f"self.{path}.{target[5:]}" if path else target)
-    return {named for name in found if (named := _outside(plain, name))}
-
-
-def _targets(tree: ast.FunctionDef) -> set[str]:
-    """Returns the attributes of `self` and the variables of the source to which a function assigns."""
-    shared = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id in shared and not isinstance(node.ctx, ast.Load):
-            found.add(node.id)
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
-            inner: ast.expr = node
-            while isinstance(inner, ast.Subscript):
-                inner = inner.value
-            if (text := ast.unparse(inner)).startswith("self.") and all(word.isidentifier() for word in text.split(".")):
-                found.add(text)
+            names = [target]
+            if target.startswith("self."):
+                own = (path for path, module in modules if owner in {base.__name__ for base in type(module).__mro__})
+                names = [f"self.{path}.{target[5:]}" if path else target for path in own]
+            outside = [named for name in names if (named := _outside(plain, name))]
+            found |= {named for named in outside if not method or _changes(plain, named, method)}
     return found
+
+
+def _changes(plain: PlainState, name: str, method: str) -> bool:
+    """Returns whether a call of `method` may change the value of this name in place."""
+    place = plain.place(name)
+    value = None if place is None else place[0][place[1]]
+    if isinstance(value, (torch.Tensor, torch.nn.Module)):
+        return isinstance(value, torch.Tensor) and method.endswith("_")
+    return method in CHANGING
+
+
+def _targets(tree: ast.FunctionDef) -> set[tuple[str, str]]:
+    """Returns the attributes of `self` and the variables of the source that a function assigns, each with an empty string, and those on which it
+    calls a method that may change them, with the name of the method. Looks through other names (`layer = self.layer`). An attribute of an unknown
+    object becomes `ANY` followed by a dot and its name."""
+    shared = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
+    held = {
+        node.targets[0].id: ast.unparse(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and _of_self(node.value)
+    }
+    found: set[tuple[str, str]] = set()
+    for node in ast.walk(tree):
+        inner: Any = node
+        method = ""
+        if isinstance(node, ast.Name) and node.id in shared and not isinstance(node.ctx, ast.Load):
+            found.add((node.id, ""))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _in_place(node.func.attr):
+            inner, method = node.func.value, node.func.attr
+        elif not isinstance(node, (ast.Attribute, ast.Subscript)) or isinstance(node.ctx, ast.Load):
+            continue
+        while isinstance(inner, ast.Subscript):
+            inner = inner.value
+        first, dot, rest = ast.unparse(inner).partition(".")
+        text = f"{held.get(first, first)}{dot}{rest}"
+        if text.startswith("self.") and all(word.isidentifier() for word in text.split(".")):
+            found.add((text, method))
+        elif isinstance(inner, ast.Attribute) and not method:
+            found.add((f"{ANY}.{inner.attr}", ""))
+    return found
+
+
+def _of_self(value: ast.expr) -> bool:
+    return isinstance(value, ast.Attribute) and all(word.isidentifier() for word in ast.unparse(value).split(".")) and _root(value) == "self"
+
+
+def _root(value: ast.expr) -> str:
+    while isinstance(value, ast.Attribute):
+        value = value.value
+    return value.id if isinstance(value, ast.Name) else ""
+
+
+def _in_place(method: str) -> bool:
+    """Returns whether a method of this name changes a list, a dict, a set or a tensor."""
+    return method in CHANGING or method.endswith("_") and not method.startswith("_")
 
 
 def _outside(plain: PlainState, name: str) -> str:
