@@ -173,14 +173,20 @@ UNTAKEN = {
     "an attribute of a layer": ("layer = self.fc\n    layer.gain = 3.0", "self.fc.gain", "self.fc.gain = 1.0"),
     "an attribute of any layer": ("for layer in [self.fc]:\n        layer.gain = 3.0", "self.fc.gain", "self.fc.gain = 1.0"),
     "a tensor": ("self.gain.mul_(3)", "self.gain", "self.gain = torch.ones(12)"),
+    "an object": ("self.meter.store(3.0)", "self.meter.last", "self.meter = Meter()"),
+    "an object that is called": ("self.meter(3.0)", "self.meter.last", "self.meter = Meter()"),
 }
+METER = (
+    "class Meter:\n    def __init__(self):\n        self.last = 1.0\n\n    def store(self, x):\n        self.last = x\n\n"
+    "    def __call__(self, x):\n        self.store(x)\n\n\n"
+)
 
 
 @pytest.mark.parametrize("kind", UNTAKEN)
 def test_state_that_only_later_calls_change_stays_python(kind):
     change, read, init = UNTAKEN[kind]
     body = f"h = torch.relu(self.fc(x))\nif x.sum() > 1e3:\n    {change}\ny = torch.tanh(h) * 2 + {read}\nreturn torch.softmax(y, -1) * {read}"
-    source = written(body, "x", "", INIT + f"        {init}\n")
+    source = written(body, "x", "", INIT + f"        {init}\n", METER)
     task = load(source, "task")
     torch.manual_seed(0)
     found = capture(task["Model"](), task["get_inputs"](), source, "train")

@@ -146,8 +146,11 @@ def assigned_outside(model: torch.nn.Module, source: ast.Module, plain: PlainSta
     The names have the form of `PlainState.changed`."""
     found: set[str] = set()
     modules = list(model.named_modules())
-    for tree, owner in reached(source):
-        for target, method in _targets(tree):
+    bases = {base.__name__ for _, module in modules for base in type(module).__mro__}
+    functions = reached(source)
+    of_objects = _changing_objects([tree for tree, owner in functions if owner and owner not in bases])
+    for tree, owner in functions:
+        for target, method in _targets(tree, of_objects):
             if target.startswith(ANY):
                 found |= {name for name in plain.kept if name.startswith("self.") and name.endswith(target.removeprefix(ANY))}
                 continue
@@ -156,20 +159,30 @@ def assigned_outside(model: torch.nn.Module, source: ast.Module, plain: PlainSta
                 own = (path for path, module in modules if owner in {base.__name__ for base in type(module).__mro__})
                 names = [f"self.{path}.{target[5:]}" if path else target for path in own]
             outside = [named for name in names if (named := _outside(plain, name))]
-            found |= {named for named in outside if not method or _changes(plain, named, method)}
+            found |= {named for named in outside if not method or _changes(plain, named, method, of_objects)}
     return found
 
 
-def _changes(plain: PlainState, name: str, method: str) -> bool:
-    """Returns whether a call of `method` may change the value of this name in place."""
+def _changing_objects(methods: list[ast.FunctionDef]) -> set[str]:
+    """Returns the names of those methods that assign attributes of their object, directly or by calling another of them."""
+    called = {id(tree): {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and _of_self(n)} for tree in methods}
+    found = {tree.name for tree in methods if any(name.startswith("self.") for name, _ in _targets(tree))}
+    while more := {tree.name for tree in methods if called[id(tree)] & found} - found:
+        found |= more
+    return found
+
+
+def _changes(plain: PlainState, name: str, method: str, of_objects: set[str]) -> bool:
+    """Returns whether a call of `method` may change the value of this name in place. `of_objects` holds the methods of the source's own classes that
+    change their object."""
     place = plain.place(name)
     value = None if place is None else place[0][place[1]]
     if isinstance(value, (torch.Tensor, torch.nn.Module)):
         return isinstance(value, torch.Tensor) and method.endswith("_")
-    return method in CHANGING
+    return method in CHANGING or method in of_objects
 
 
-def _targets(tree: ast.FunctionDef) -> set[tuple[str, str]]:
+def _targets(tree: ast.FunctionDef, of_objects: Collection[str] = ()) -> set[tuple[str, str]]:
     """Returns the attributes of `self` and the variables of the source that a function assigns, each with an empty string, and those on which it
     calls a method that may change them, with the name of the method. Looks through other names (`layer = self.layer`). An attribute of an unknown
     object becomes `ANY` followed by a dot and its name."""
@@ -185,8 +198,10 @@ def _targets(tree: ast.FunctionDef) -> set[tuple[str, str]]:
         method = ""
         if isinstance(node, ast.Name) and node.id in shared and not isinstance(node.ctx, ast.Load):
             found.add((node.id, ""))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _in_place(node.func.attr):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and (_in_place(node.func.attr) or node.func.attr in of_objects):
             inner, method = node.func.value, node.func.attr
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and "__call__" in of_objects:
+            inner, method = node.func, "__call__"
         elif not isinstance(node, (ast.Attribute, ast.Subscript)) or isinstance(node.ctx, ast.Load):
             continue
         while isinstance(inner, ast.Subscript):
