@@ -205,6 +205,16 @@ def test_state_is_read_before_the_call_that_changes_it():
     assert plan.own
 
 
+def test_an_attribute_is_read_before_the_call_that_changes_it():
+    before = (
+        "class Cell:\n    def __init__(self):\n        self.last = 1.0\n\n    def step(self, x):\n        self.last = self.last * 0.5 + 3\n"
+        "        return x * self.last\n\n\n"
+    )
+    body = "c = Cell()\nif x.sum() > -1e9:\n    c = c\ny = c.last + c.step(torch.relu(self.fc(x)) * 2 + 1)\nreturn torch.softmax(y, -1) * c.last + y"
+    plan, _ = checked(written(body, "x", "", before=before))
+    assert plan.own
+
+
 @pytest.mark.parametrize("branch", ["", "if h.sum() > 0:\n            h = h + 1\n        "])
 def test_default_values_that_a_method_changes_are_state(branch):
     mixed = f"\n    def mixed(self, x, seen=[]):\n        seen.append(1)\n        h = torch.tanh(self.fc(x)) * len(seen)\n        {branch}return h\n"

@@ -373,6 +373,7 @@ class Cutter:
                 last.value = result
                 return [*steps, last]
         self.splitter.changing = self.frozen
+        self.splitter.local = stored(self.tree.body) | {node.arg for node in ast.walk(self.tree.args) if isinstance(node, ast.arg)} - {"self"}
         return self.splitter.split(item)
 
     def _inlined(self, call: ast.Call) -> tuple[list[ast.stmt], ast.expr] | None:

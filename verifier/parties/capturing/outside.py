@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from verifier.parties.capturing.calling import FlatCall
+from verifier.parties.capturing.statements import root
 from verifier.parties.plain_state import PlainState
 
 ANY = "*"  # any object
@@ -216,13 +217,7 @@ def _targets(tree: ast.FunctionDef, of_objects: Collection[str] = ()) -> set[tup
 
 
 def _of_self(value: ast.expr) -> bool:
-    return isinstance(value, ast.Attribute) and all(word.isidentifier() for word in ast.unparse(value).split(".")) and _root(value) == "self"
-
-
-def _root(value: ast.expr) -> str:
-    while isinstance(value, ast.Attribute):
-        value = value.value
-    return value.id if isinstance(value, ast.Name) else ""
+    return isinstance(value, ast.Attribute) and all(word.isidentifier() for word in ast.unparse(value).split(".")) and root(value) == "self"
 
 
 def _in_place(method: str) -> bool:

@@ -113,12 +113,20 @@ def _rename_first(method: ast.FunctionDef) -> None:
     first.arg = "self"
 
 
+def root(value: ast.expr) -> str:
+    """Returns the variable of an expression such as `self.layer.weight`; empty if there is none."""
+    while isinstance(value, ast.Attribute):
+        value = value.value
+    return value.id if isinstance(value, ast.Name) else ""
+
+
 class Splitter:
     """Splits statements into single operations, with new names for intermediate values."""
 
     def __init__(self, taken: set[str]):
         self.taken, self.count = taken, 0
         self.changing: Collection[str] = ()  # names of values that a call may change
+        self.local: Collection[str] = ()  # variables other than `self`
         self.early = False  # whether a read of such a value becomes a step of its own
         self.shown: dict[str, str] = {}  # new name -> what the source has in its place
 
@@ -168,7 +176,10 @@ class Splitter:
         return False
 
     def _changes(self, node: ast.AST) -> TypeGuard[ast.expr]:
-        return isinstance(node, (ast.Attribute, ast.Name)) and hasattr(node, "lineno") and ast.unparse(node) in self.changing
+        """Returns whether a call may change what an expression reads: a changing value, or an attribute of an object that a variable holds."""
+        if not isinstance(node, (ast.Attribute, ast.Name)) or not hasattr(node, "lineno"):
+            return False
+        return ast.unparse(node) in self.changing or isinstance(node, ast.Attribute) and root(node) in self.local
 
     def _reduced(self, value: ast.expr, steps: list[ast.stmt], item: ast.stmt, top: bool = False) -> ast.expr:
         if self.early and self._changes(value):
