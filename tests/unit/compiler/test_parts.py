@@ -215,6 +215,11 @@ def test_an_attribute_is_read_before_the_call_that_changes_it():
     assert plan.own
 
 
+def test_a_forward_that_an_instance_replaces_is_called():
+    init = "        self.block = Block()\n        before = self.block.forward\n        self.block.forward = lambda x: before(x) * 3\n"
+    checked(written("y = self.block(self.fc(x))\nreturn torch.softmax(y, -1) * 2 + y", "x", "", INIT + init, BLOCK))
+
+
 @pytest.mark.parametrize("branch", ["", "if h.sum() > 0:\n            h = h + 1\n        "])
 def test_default_values_that_a_method_changes_are_state(branch):
     mixed = f"\n    def mixed(self, x, seen=[]):\n        seen.append(1)\n        h = torch.tanh(self.fc(x)) * len(seen)\n        {branch}return h\n"

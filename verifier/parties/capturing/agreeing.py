@@ -20,7 +20,8 @@ from verifier.parties.plain_state import PlainState, lasting
 FAR = 0.1  # difference that counts, relative to an element and to the root mean square of its tensor; rounding causes smaller ones
 MANY = 0.05  # share of elements that may differ by as much, such as the places of near equals
 NUDGE = 4e-6  # relative change of inputs that is as small as rounding
-MOST_BYTES = 4 << 30  # maximum size of the weights, inputs and results of a call that is compared
+MOST_BYTES = 1 << 30  # maximum size of the weights, inputs and results of a call that is compared; the weights are copied
+MOST_BYTES_OF_PARTS = 1 << 27  # the same for each of possibly many parts
 logger = logging.getLogger(__name__)
 
 
@@ -28,12 +29,12 @@ class Disagrees(ValueError):
     """Raised if a graph computes something other than forward."""
 
 
-def compare(exported: torch.export.ExportedProgram, call: FlatCall, model: torch.nn.Module, plain: PlainState) -> None:
+def compare(exported: torch.export.ExportedProgram, call: FlatCall, model: torch.nn.Module, plain: PlainState, most: int = MOST_BYTES) -> None:
     """Calls the graph and the forward once, with the tensors of `call` and the same random numbers, and restores the model's state. Raises
-    `Disagrees` if their results or the state that they leave differ by more than rounding explains. A call that fails, or that needs much memory, is
-    not compared."""
+    `Disagrees` if their results or the state that they leave differ by more than rounding explains. A call that fails, or that exchanges more than
+    `most` bytes, is not compared."""
     try:
-        if _bytes(exported, model) > MOST_BYTES:
+        if _bytes(exported, model) > most:
             return
         plain.restore()
         graph = _Ran.of_graph(exported, call, model)

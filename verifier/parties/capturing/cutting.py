@@ -22,7 +22,7 @@ import torch
 
 from verifier.float8 import narrowed, wide
 from verifier.graph import Graph
-from verifier.parties.capturing.agreeing import compare
+from verifier.parties.capturing.agreeing import MOST_BYTES_OF_PARTS, compare
 from verifier.parties.capturing.calling import SHARED, FlatCall, Unwritable, shared
 from verifier.parties.capturing.exporting.export import composed, decomposed, operators_listed_once
 from verifier.parties.capturing.exporting.settings import OTHER, kept_settings
@@ -292,7 +292,7 @@ class Cutter:
         try:
             program = decomposed(run.found.exported)
             run.found.graph = read_graph(program, run.found.call, self.method.model, PART_FILE)
-            compare(program, run.found.call, self.method.model, self.plain)
+            compare(program, run.found.call, self.method.model, self.plain, MOST_BYTES_OF_PARTS)
             return [run]
         except Exception as error:
             if len(run.items) == 1 or self._late():
@@ -383,10 +383,13 @@ class Cutter:
         if isinstance(target, torch.jit.ScriptModule):
             return None
         if isinstance(target, torch.nn.Module):
-            if target._forward_hooks or target._forward_pre_hooks or type(target).__call__ is not torch.nn.Module.__call__:
+            own_call = type(target).__call__ is not torch.nn.Module.__call__ or "forward" in vars(target)
+            if target._forward_hooks or target._forward_pre_hooks or own_call:
                 return None
             function = type(target).forward
         elif isinstance(call.func, ast.Attribute) and isinstance(parent := self._module(call.func.value), torch.nn.Module):
+            if call.func.attr in vars(parent):  # instead of the method of this name
+                return None
             function, owner = getattr(type(parent), call.func.attr, None), call.func.value  # type: ignore[assignment]  # another kind
         else:
             return None
