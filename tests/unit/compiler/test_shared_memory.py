@@ -35,9 +35,31 @@ BODIES = {
 }
 
 
+LATER = f"z = torch.softmax(h, -1)\n{IF}h = h\n"
+# the statements, the arguments of forward, and further inputs
+CONTAINERS = {
+    "a list that grows": (f"{HEAD}kept = [h]\n{IF}h = h\nkept.append(h.exp() * 2)\n{LATER}return torch.stack(kept).sum(0) * z, len(kept)", "x", ""),
+    "an element": (f"{HEAD}kept = [h, h]\n{IF}h = h\nkept[0] = h.exp() * 2\n{LATER}return torch.stack(kept).sum(0) * z, len(kept)", "x", ""),
+    "a list in a dict": (f"{HEAD}d = {{'k': []}}\n{IF}h = h\nd['k'].append(h.exp() * 2)\n{LATER}return sum(d['k']) * z, len(d['k'])", "x", ""),
+    "another name for a list": (
+        f"{HEAD}a = []\nb = a\n{IF}h = h\na = a + [h.exp()]\nb += [h.sin() * 2]\n{LATER}return sum(a) * z + sum(b), len(b)", "x", ""
+    ),
+    "an argument": (f"{HEAD}past.append(h)\nreturn torch.softmax(h, -1) * 2 + past[0]", "x, past", ", [torch.rand(8, 12)]"),
+    "an argument's entry": (f"{HEAD}past['k'] = h\nreturn torch.softmax(h, -1) * 2", "x, past", ", {'k': torch.rand(8, 12)}"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", CONTAINERS)
+def test_lists_and_dicts_change_as_in_pytorch(kind):
+    compared(written(*CONTAINERS[kind]))
+
+
 @pytest.mark.parametrize("kind", BODIES)
 def test_changes_in_place_show_in_the_same_tensors(kind):
-    source = written(BODIES[kind], "x", "")
+    compared(written(BODIES[kind], "x", ""))
+
+
+def compared(source):
     task = load(source, "task")
     torch.manual_seed(0)
     model, eager = task["Model"](), task["Model"]()

@@ -26,6 +26,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called")
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+CHANGED = "it changes a list or a dict in place"
 SHARED = "it changes in place a tensor that also has another name"
 _WORDS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 
@@ -77,6 +78,7 @@ class FlatCall:
         waiting = iter(tensors)
         rebuilt = [rebuild(value, waiting) for value in [*self.args, *self.kwargs.values()]]
         positional, named = rebuilt[: len(self.args)], dict(zip(self.kwargs, rebuilt[len(self.args) :], strict=True))
+        before = [contents(value) for value in rebuilt]
         values: list[Any] = []
         self.results = []
         self.running = True
@@ -87,6 +89,8 @@ class FlatCall:
         if self.after is not None:
             with _disable_current_modes():
                 self.after()
+        if any(changed(one, value) for one, value in zip(before, rebuilt, strict=True)):
+            raise ValueError(CHANGED)
         self.tree = described(returned, values, self.results, self.own)
         return tuple(values)
 
@@ -130,6 +134,22 @@ def parts_of(value: Any) -> list[tuple[str, Any]] | None:
     if isinstance(value, Mapping):
         return [(f"[{key!r}]", item) for key, item in value.items()]
     return None
+
+
+def contents(value: Any) -> Any:
+    """Returns what a container holds, at all depths, for `changed`; anything else is returned as it is."""
+    parts = parts_of(value)
+    return value if parts is None else (value, [(accessor, contents(item)) for accessor, item in parts])
+
+
+def changed(before: Any, value: Any) -> bool:
+    """Returns whether a container holds anything other than `before`, its `contents` at an earlier time. A tensor with other values is the same
+    tensor."""
+    parts = parts_of(value)
+    if parts is None or not isinstance(before, tuple):
+        return before is not value
+    same = before[0] is value and [accessor for accessor, _ in before[1]] == [accessor for accessor, _ in parts]
+    return not same or any(changed(one, item) for (_, one), (_, item) in zip(before[1], parts, strict=True))
 
 
 def rebuild(value: Any, tensors: Iterator[torch.Tensor]) -> Any:
