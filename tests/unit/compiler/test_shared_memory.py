@@ -44,6 +44,8 @@ CONTAINERS = {
     "another name for a list": (
         f"{HEAD}a = []\nb = a\n{IF}h = h\na = a + [h.exp()]\nb += [h.sin() * 2]\n{LATER}return sum(a) * z + sum(b), len(b)", "x", ""
     ),
+    "two names for a list": (f"{HEAD}a = [h]\nb = a\n{IF}h = h\na.append(h.exp() * 2)\n{LATER}return sum(b) * z, len(b)", "x", ""),
+    "a second name for a list": (f"{HEAD}a = [h]\n{IF}h = h\nb = a\n{LATER}if x.sum() > -1e9:\n    a.append(z)\nreturn sum(b) * z, len(b)", "x", ""),
     "an argument": (f"{HEAD}past.append(h)\nreturn torch.softmax(h, -1) * 2 + past[0]", "x, past", ", [torch.rand(8, 12)]"),
     "an argument's entry": (f"{HEAD}past['k'] = h\nreturn torch.softmax(h, -1) * 2", "x, past", ", {'k': torch.rand(8, 12)}"),
 }  # fmt: skip

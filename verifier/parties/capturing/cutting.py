@@ -223,6 +223,7 @@ class Cutter:
             call = FlatCall(
                 functools.partial(function, self.method.model), tuple(before[name] for name in given), {}, type(self.method.model).__module__
             )
+            call.apart = not returns
             try:
                 self.known[key] = self._exported(call)
                 self.kept += items
