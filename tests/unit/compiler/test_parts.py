@@ -215,6 +215,11 @@ def test_an_attribute_is_read_before_the_call_that_changes_it():
     assert plan.own
 
 
+def test_variables_that_are_read_by_name_are_there():
+    body = "h = torch.tanh(self.fc(x)) * 2\nif h.sum() > 0:\n    h = h + 1\nk = h.exp() * 2\nz = torch.softmax(k, -1)\nreturn z, len(locals())"
+    checked(written(body, "x", ""))
+
+
 def test_a_forward_that_an_instance_replaces_is_called():
     init = "        self.block = Block()\n        before = self.block.forward\n        self.block.forward = lambda x: before(x) * 3\n"
     checked(written("y = self.block(self.fc(x))\nreturn torch.softmax(y, -1) * 2 + y", "x", "", INIT + init, BLOCK))

@@ -73,7 +73,14 @@ def is_plain(tree: ast.FunctionDef) -> bool:
     grads = any(isinstance(n, ast.Attribute) and n.attr in ("grad", "backward", "set_grad_enabled") for n in ast.walk(tree))
     harmless = ("no_grad", "inference_mode", *(() if grads else ("enable_grad",)))
     hard = (ast.Yield, ast.YieldFrom, ast.Await, ast.Nonlocal)
-    return all(any(word in ast.unparse(d) for word in harmless) for d in tree.decorator_list) and not any(isinstance(n, hard) for n in ast.walk(tree))
+    plain = not any(isinstance(n, hard) or _by_name(n) for n in ast.walk(tree))
+    return plain and all(any(word in ast.unparse(d) for word in harmless) for d in tree.decorator_list)
+
+
+def _by_name(node: ast.AST) -> bool:
+    """Returns whether a call may read any variable of the function, such as those within a part."""
+    name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+    return name in ("locals", "eval", "exec") or name in ("vars", "dir") and not node.args  # type: ignore[attr-defined]  # a call, as it has a name
 
 
 @dataclass
