@@ -39,6 +39,20 @@ def test_a_question_about_types_has_the_answer_of_a_plain_call(kind):
     assert plan.own and bool(plan.captured.parts) is not whole, plan.left
 
 
+COPIED = {
+    "a copy shares memory": "y = copy.copy(h)\ny.add_(1)\nreturn torch.softmax(h, -1) + y * 2",
+    "a deep copy does not": "y, z = copy.deepcopy([h, h])\ny.add_(1)\nreturn torch.softmax(h, -1) + y * 2 + z",
+    "a layer": "fast = copy.deepcopy(self.fc)\nfor w in fast.parameters():\n    w.mul_(0.5)\nreturn torch.softmax(fast(h), -1) - self.fc(h)",
+}
+
+
+@pytest.mark.parametrize("kind", COPIED)
+def test_copies_are_traced(kind):
+    torch.manual_seed(0)
+    plan, _ = checked(written(TENSOR + COPIED[kind], "x", "", before="import copy\n\n\n"))
+    assert plan.own and not plan.captured.parts, plan.left
+
+
 def test_a_forward_that_reads_versions_stays_as_it_is():
     """A part returns new tensors, whose versions are those of no tensor of the model."""
     body = TENSOR + "h.add_(1)\nv = 3.0 if h._version == 1 else 5.0\nif h.sum() > 0:\n    v = v + 1\nreturn torch.softmax(h, -1) * v"

@@ -28,7 +28,7 @@ from verifier.parties.capturing.exporting.numbers import SYMBOLS
 from verifier.parties.capturing.exporting.settings import kept_settings
 from verifier.parties.capturing.exporting.unseen import mentions
 from verifier.parties.capturing.loop_nodes import LoopRefused
-from verifier.parties.capturing.outside import counts
+from verifier.parties.capturing.outside import counts, place_of_change
 from verifier.parties.capturing.reading import frame_file, read_graph
 from verifier.parties.capturing.reasons import line_of, reason
 from verifier.parties.capturing.rolling import rolled
@@ -60,6 +60,8 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
             result.graph, left = pieces(model, inputs, plain, task_source, error)
             if line is None:  # use the line of a statement that stays in Python for the same reason
                 line = next((place for place, cause in left if cause == why), None)
+            if line is None and isinstance(error, StateOutside):
+                line = place_of_change(under_self(ast.parse(task_source.removeprefix("\ufeff"))), error.names[0])
             cause = f"{f'line {line}: ' if line else ''}{why}"
             if result.graph is None:
                 result.reason = cause

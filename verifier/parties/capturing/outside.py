@@ -142,6 +142,22 @@ def counts(source: ast.Module, name: str) -> bool:
     return any(uses(tree) for tree, _ in reached(source))
 
 
+def place_of_change(source: ast.Module, name: str) -> int | None:
+    """Returns the first line at which forward, or a function that it names, assigns a value or calls one of its methods that changes it."""
+    key = name.rpartition(".")[2]
+    lines = []
+    for tree, _ in reached(source):
+        for node in ast.walk(tree):
+            called = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _in_place(node.func.attr)
+            inner: Any = node.func.value if called else node  # type: ignore[attr-defined]  # as tested above
+            stored = called or isinstance(node, (ast.Attribute, ast.Name, ast.Subscript)) and not isinstance(node.ctx, ast.Load)
+            while isinstance(inner, ast.Subscript):
+                inner = inner.value
+            if stored and getattr(inner, "attr", getattr(inner, "id", "")) == key:
+                lines.append(node.lineno)
+    return min(lines, default=None)
+
+
 def assigned_outside(model: torch.nn.Module, source: ast.Module, plain: PlainState) -> set[str]:
     """Returns the values outside the state dict that forward and the functions it names may assign or change in place, whether or not a call did so.
     The names have the form of `PlainState.changed`."""

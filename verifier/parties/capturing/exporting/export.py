@@ -16,6 +16,7 @@ from torch._decomp import decompositions as torch_decompositions
 from verifier.draws import draws
 from verifier.parties.capturing.calling import FlatCall, called_as
 from verifier.parties.capturing.exporting.assigned import storing
+from verifier.parties.capturing.exporting.copies import copies_traced
 from verifier.parties.capturing.exporting.masked import unmasked
 from verifier.parties.capturing.exporting.numbers import numbers_stay
 from verifier.parties.capturing.exporting.raising import refuse_caught
@@ -171,6 +172,7 @@ def composed(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) 
             nothing_unseen(model),
             types_told(model),
             validated_on_device(),
+            copies_traced(),
             forgotten(model),
             recurrent_layers_by_shape(),
             called_as(model, flat, call.signature()),
