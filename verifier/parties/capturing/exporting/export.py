@@ -172,7 +172,7 @@ def composed(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) 
             nothing_unseen(model),
             types_told(model),
             validated_on_device(),
-            copies_traced(),
+            copies_traced(model),
             forgotten(model),
             recurrent_layers_by_shape(),
             called_as(model, flat, call.signature()),
