@@ -145,9 +145,9 @@ def counts(source: ast.Module, name: str) -> bool:
 def place_of_change(source: ast.Module, name: str) -> int | None:
     """Returns the first line at which forward, or a function that it names, assigns a value or calls one of its methods that changes it."""
     key = name.rpartition(".")[2]
-    lines = []
+    lines: list[int] = []
     for tree, _ in reached(source):
-        for node in ast.walk(tree):
+        for node in (node for node in ast.walk(tree) if isinstance(node, ast.expr)):
             called = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _in_place(node.func.attr)
             inner: Any = node.func.value if called else node  # type: ignore[attr-defined]  # as tested above
             stored = called or isinstance(node, (ast.Attribute, ast.Name, ast.Subscript)) and not isinstance(node.ctx, ast.Load)

@@ -23,6 +23,7 @@ OWN = (copy.__file__, __file__)
 def copies_traced(model: torch.nn.Module) -> Iterator[None]:
     """Makes a shallow copy in the source of `model` another tensor with the same memory, and a deep copy a clone, as in a plain call."""
     files = {frame_file(model), PART_FILE}
+    plainly: Any = torch.Tensor.__deepcopy__
 
     def asked() -> bool:
         """Returns whether the source asked for the copy, perhaps of a list or of a module that holds the tensor."""
@@ -38,7 +39,7 @@ def copies_traced(model: torch.nn.Module) -> Iterator[None]:
 
     def deep(tensor: torch.Tensor, memo: dict[int, Any]) -> Any:
         if not asked():
-            return torch.Tensor.__deepcopy__(tensor, memo)
+            return plainly(tensor, memo)
         if id(tensor) not in memo:
             memo[id(tensor)] = _as_parameter(tensor.clone(), tensor)
         return memo[id(tensor)]
@@ -54,5 +55,5 @@ def copies_traced(model: torch.nn.Module) -> Iterator[None]:
 
 def _as_parameter(made: torch.Tensor, tensor: Any) -> torch.Tensor:
     if isinstance(tensor, torch.nn.Parameter):
-        made._is_param = True  # type: ignore[attr-defined]  # how PyTorch marks an exporter's parameters
+        made._is_param = True  # how PyTorch marks an exporter's parameters
     return made
