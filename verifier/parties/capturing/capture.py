@@ -61,7 +61,8 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
             if line is None:  # use the line of a statement that stays in Python for the same reason
                 line = next((place for place, cause in left if cause == why), None)
             if line is None and isinstance(error, StateOutside):
-                line = place_of_change(under_self(ast.parse(task_source.removeprefix("\ufeff"))), error.names[0])
+                tree = under_self(ast.parse(task_source.removeprefix("\ufeff")))
+                line = next((place for name in error.names if (place := place_of_change(tree, name))), None)
             cause = f"{f'line {line}: ' if line else ''}{why}"
             if result.graph is None:
                 result.reason = cause

@@ -207,7 +207,9 @@ class read_nodes:
             if node.op == "call_function":
                 self._take(node, file)
             elif node.op == "get_attr":  # a graph that an operator calls
-                raise ValueError(nested(next(iter(node.users), node)))
+                user = next(iter(node.users), node)
+                line = source_line(user.meta.get("stack_trace") or "", file)
+                raise ValueError(f"line {line}: {nested(user)}" if line else nested(user))
             elif node.op not in ("placeholder", "output"):
                 raise ValueError(f"the graph has a node of kind {node.op!r}")
 
