@@ -4,6 +4,7 @@ per-row losses and their mean."""
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 from compiler.graph import channels_last
@@ -62,7 +63,7 @@ class Network:
         nodes, further = averages(nodes, set(self.results), self._specs(nodes), self.steady)
         nodes, steps = unshuffle(nodes, self._specs(nodes), self.steady)
         self.notes += [*once, *further, *steps]
-        nodes = push_slices([constant(piece) for node in nodes for piece in self._cut_loss(node)])
+        nodes = push_slices([constant(piece) for node in nodes for piece in self._cut_loss(node)], set(self.results))
         changing = {*graph.mutated_inputs, *(entry.name for entry in graph.inputs if entry.target in graph.mutations)}
         nodes = regions(nodes, self._specs(nodes), set(self.results), changing)
         nodes = filled(as_reals(nodes, self._specs(nodes), set(self.results)), set(self.results))
@@ -229,8 +230,9 @@ SLICEABLE = frozenset(
 )
 
 
-def push_slices(nodes: list[Node]) -> list[Node]:
-    """Turns the pieces of a sum that is read only in pieces into sums of pieces, which can be fused into the kernels that read them."""
+def push_slices(nodes: list[Node], results: Collection[str]) -> list[Node]:
+    """Turns the pieces of a sum that is read only in pieces into sums of pieces, which can be fused into the kernels that read them. `results` are
+    returned whole."""
     users: dict[str, list[Node]] = {}
     for node in nodes:
         for name in dict.fromkeys(refs([node.args, list(node.kwargs.values())])):
@@ -242,7 +244,8 @@ def push_slices(nodes: list[Node]) -> list[Node]:
         readers = users.get(node.name, [])
         tensors = [a["ref"] for a in node.args if isinstance(a, dict) and "ref" in a]
         whole = all(name in specs and specs[name].shape == node.outputs[0].shape for name in tensors) if node.outputs else False
-        if node.op in SLICEABLE and whole and readers and all(r.op in SPLITS and r.args[0] == {"ref": node.name} for r in readers):
+        cut = bool(readers) and all(r.op in SPLITS and r.args[0] == {"ref": node.name} for r in readers)
+        if node.op in SLICEABLE and whole and cut and node.name not in results:
             moved.update({r.name: node for r in readers})
             continue
         if node.name in moved:

@@ -26,6 +26,8 @@ C_TYPES = {
 POINTED = {**C_TYPES, "bool": "unsigned char"}
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
          "and": "&", "or": "|", "xor": "^", "rshift": ">>", "lshift": "<<"}  # fmt: skip
+SHORT = ("int8", "uint8", "int16")  # C computes with these as int, PyTorch within the type
+LEAVES_TYPE = ("add", "sub", "mul", "neg", "abs", "invert", "lshift")  # operations whose result may not fit the type of their operands
 JOINS = {"sum": "join_sum", "amax": "join_max", "amin": "join_min"}  # the compiler's own functions, which combine a value with an element in memory
 
 
@@ -79,6 +81,10 @@ class Expressions:
         return text if bare or (text.endswith(")") and text.split("(")[0].isidentifier() and _closes_last(text)) else f"({text})"
 
     def expression(self, op: Op) -> str:
+        text = self._expression(op)
+        return f"({C_TYPES[op.dtype]})({text})" if op.dtype in SHORT and op.kind in LEAVES_TYPE else text
+
+    def _expression(self, op: Op) -> str:
         kind, args = op.kind, op.args
         if kind == "const":
             return constant(op.attr, op.dtype)
@@ -94,6 +100,8 @@ class Expressions:
             return self.text(args[0])
         if kind in INFIX:
             return f"{self.inner(args[0])} {INFIX[kind]} {self.inner(args[1])}"
+        if kind == "cast" and op.dtype == "uint8" and self.kernel.ops[args[0]].dtype == "float32":
+            return f"(unsigned char)(long long){self.inner(args[0])}"  # as PyTorch; a GPU would turn negative numbers into 0
         if kind == "cast":
             return f"({C_TYPES[op.dtype]}){self.inner(args[0])}"
         if kind == "round" and op.attr:

@@ -82,7 +82,13 @@ def log_softmax(builder: Builder, node: Node, x: str) -> str:
 
 
 def logsumexp(builder: Builder, node: Node, x: str) -> str:
+    """Shifts a row by its maximum, unless that is infinite: the result for a row of nothing but -inf is -inf."""
     top = builder.reduce("max", x, hint="top")
+    base = builder.op("where", builder.op("isinf", top, dtype="bool"), builder.const(0), top, hint="base")
+    return log_of_sum(builder, x, base)
+
+
+def log_of_sum(builder: Builder, x: str, top: str) -> str:
     total = builder.reduce("sum", builder.op("exp", builder.op("sub", x, top)))
     return builder.op("add", top, builder.op("log", total))
 
@@ -94,7 +100,7 @@ def cross_entropy(builder: Builder, node: Node, x: str) -> str:
         raise Refused("the logits are computed in the same kernel")
     rows = builder.maps[node.name]
     picked = builder.cast(builder.value(target, rows), "int64")
-    lse = logsumexp(builder, node, x)
+    lse = log_of_sum(builder, x, builder.reduce("max", x, hint="top"))  # NaN for an infinite maximum, as log_softmax
     chosen = load_at(builder, source, [Place(1, picked, checked=True)], (rows[0], ()), "chosen")
     ignored = builder.op("eq", picked, builder.const(node.args[2], "int64"), dtype="bool")
     return builder.op("where", ignored, builder.const(0), builder.op("sub", lse, chosen), hint="loss")

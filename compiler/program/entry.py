@@ -117,6 +117,11 @@ def _tests(part: Part, graph: Graph) -> list[str]:
             tests.append(f"{read}.shape == {tuple(entry.spec.shape)} and {read}.dtype == torch.{entry.spec.dtype}")
         elif (wanted := constant_text(entry.value)) is not None:
             tests.append(f"{read} {'is' if wanted in ('None', 'True', 'False') else '=='} {wanted}")
+    tensors = [name for name in part.reads if inputs[name].spec is not None]
+    for at, name in enumerate(tensors):
+        for other in tensors[at + 1 :]:
+            if {name, other} & set(graph.mutated_inputs):  # a change of one would show in the other if they shared memory, as at no capture
+                tests.append(" != ".join(f"{part.reads[one]}.untyped_storage().data_ptr()" for one in (name, other)))
     return tests
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from compiler import families
 from compiler.graph.ir import SIZES, Argument, Kernel, product, shift_pointers
+from compiler.graph.layout import SPLITS
 from compiler.graph.network import Network, refs, size_bytes
 from compiler.graph.placing import placing
 from compiler.graph.reductions import short
@@ -130,10 +131,30 @@ class Forward:
             for group in groups:
                 self._group(group)
             self.state.put(nodes, set(part.inputs))
+            self._return_given(users, nodes)
             lines.append(f"return {self.statements.tree(part.output_tree, top=True)}")
             methods.append(self._method(entry, [*moved, *self.statements.with_packed(lines)], groups, bool(moved)))
             printed[part.name] = entry.method
         return "\n".join(filter(None, [self.statements.packing.methods(), *methods, forward_of_parts(self.graph, printed)]))
+
+    def _returned(self, entry: GraphInput) -> bool:
+        """Returns whether a part returns an argument or a view of it."""
+        return bool(self.graph.parts) and self.network.escapes(entry.name)
+
+    def _return_given(self, users: list[GraphInput], nodes: set[str]) -> None:
+        """Lets those results of a part that are an argument, changed or not, be that tensor or a view of it instead of the values in other memory. A
+        later statement may change one of them in place."""
+        variables, network = self.statements.variables, self.network
+        given = {value: self.statements.state[target] for target, value in self.graph.mutations.items() if value in nodes}
+        for entry in users:
+            changed = self.graph.mutated_inputs.get(entry.name)
+            if entry.spec is not None and changed not in network.inputs and (changed is not None or self._returned(entry)):
+                given[changed or entry.name] = f"original_{variables[entry.name]}"
+        for name, node in network.nodes.items():
+            cut = node.op in SPLITS and network.base(node.args[0]["ref"]) in given
+            if name not in given and (cut or network.is_view(name) and network.base(name) in given):
+                variables.pop(name, None)  # read again, from the argument
+        variables.update(given)
 
     def _computed_by(self, part: Part) -> set[str]:
         """Returns the network nodes that a part needs for its results and state changes."""
@@ -234,7 +255,7 @@ class Forward:
         for entry in users:
             name = variables[entry.name]
             if entry.spec is not None:
-                if entry.name in self.graph.mutated_inputs:
+                if entry.name in self.graph.mutated_inputs or self._returned(entry):
                     put(f"original_{name} = {name}")
                 given = f'{self.helpers["exact"]}("{name}", {name}, torch.{entry.spec.dtype})' if discrete(entry) else name
                 put(f'{name} = {self.helpers["dense"]}("{name}", {given}, {tuple(entry.spec.shape)}, torch.{entry.spec.dtype})')

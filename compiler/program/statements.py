@@ -82,7 +82,7 @@ class Statements:
         if not (self.network.is_view(name) or node.op in SPLITS or short(node) in CONSTANTS or maker is not None):
             raise KeyError(f"{name} is read before it is computed")
         text = expression(self.network, node, self.value, self.made_on(), {})
-        if len(self.network.users[name]) > 1 or node.op in SPLITS:
+        if len(self.network.users[name]) + self.network.results.count(name) > 1 or node.op in SPLITS:  # its readers share the memory
             variable = self.fresh(name)
             self.put(f"{variable} = {text}")
             self.variables[name] = variable

@@ -36,6 +36,13 @@ def _keeps(value: Any) -> bool:
     return bool(value.__closure__ or vars(value) or value.__defaults__ or value.__kwdefaults__ or value.__name__ in value.__code__.co_names)
 
 
+def _remembers(method: FunctionType) -> bool:
+    """Returns whether a method of a task or program has attributes, or default values that a call may change (`def add(self, x, seen=[])`)."""
+    given = [*(method.__defaults__ or ()), *(method.__kwdefaults__ or {}).values()]
+    own = any(not key.startswith("__") for key in vars(method)) or any(isinstance(one, (list, dict, set)) or has_attributes(one) for one in given)
+    return own and method.__module__ in STRANGERS
+
+
 class Attributes(dict[str, Any]):
     """The attributes of a class as a table; writing to the table also writes to the class."""
 
@@ -52,12 +59,14 @@ class Attributes(dict[str, Any]):
 
 
 def attributes_of_classes(source: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Does the same as `variables_of` for attributes of the classes that a source file defines. Methods are not state."""
+    """Yields the same as `variables_of`, for attributes of the classes that a source file defines. A method is state only if it retains something
+    between calls."""
     for name, owner in list(source.items()):
         if isinstance(owner, type) and owner.__module__ == source.get("__name__") and owner.__name__ == name and not issubclass(owner, Enum):
             table = Attributes(owner)
             for key, value in table.items():
-                if not callable(value) and not isinstance(value, (classmethod, staticmethod)) and not hasattr(type(value), "__get__"):
+                method = callable(value) or isinstance(value, (classmethod, staticmethod)) or hasattr(type(value), "__get__")
+                if not method or isinstance(value, FunctionType) and _remembers(value):
                     yield f"{name}.{key}", table, key
 
 

@@ -29,6 +29,10 @@ BODIES = {
     "    return torch.softmax(y, -1)\nfinally:\n    self.n += 1",
     "an error of an operator": "h = torch.tanh(self.fc(x)) * 2\ntry:\n    y = torch.linalg.cholesky(h.t() @ h - 5 * torch.eye(12))\n"
     "except RuntimeError:\n    y = torch.eye(12)\nreturn torch.softmax(h @ y, -1)",
+    "any error of an operator": "h = torch.tanh(self.fc(x)) * 2\ntry:\n    y = torch.linalg.cholesky(h.t() @ h - 5 * torch.eye(12))\n"
+    "except:\n    y = torch.eye(12)\nreturn torch.softmax(h @ y, -1)",
+    "an error of an index": "h = torch.tanh(self.fc(x)) * 2\ntry:\n    y = h.index_select(0, torch.tensor([99, 1]))\n"
+    "except IndexError:\n    y = h[:2] * 3\nreturn torch.softmax(h, -1) * 2, y",
     "no gradients": f"with torch.no_grad():\n{BRANCH}",
     "a record": f"with torch.profiler.record_function('block'):\n{BRANCH}",
     "other arithmetic": "with torch.autocast('cpu', dtype=torch.bfloat16):\n    y = torch.tanh(self.fc(x)) * 2\n    if y.sum() > 0:\n"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 
 from compiler import DeviceFigures, Options
 from compiler.families.product import half_tile, tensor_cores
 from tests.emulator import as_cpp
 from verifier.graph import GROUPED
+from verifier.parties.capturing.routing import Routing
 
 HEAD = """
 import torch
@@ -225,3 +227,10 @@ def test_what_mixes_rows_stays(name, compiled):
     graph = compiled(source(body)).capture.graph
     assert graph.parts and all(node.op != GROUPED for node in graph.nodes)
     assert any(why in line for line in graph.left), graph.left
+
+
+def test_a_loop_within_a_pass_that_every_query_continues_is_given_up():
+    with FakeTensorMode(), Routing(few=False), pytest.raises(ValueError, match="in a loop of its own"):
+        rows = torch.arange(4)
+        while rows.numel() > 0:
+            rows = rows[rows > 2]

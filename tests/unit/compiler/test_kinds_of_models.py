@@ -239,3 +239,13 @@ def test_parts_name_the_class_in_super():
     program.load_state_dict(model.state_dict())
     for got, expected in zip(program(x), model(x), strict=True):
         torch.testing.assert_close(got, expected)
+
+
+def test_results_of_an_own_class_of_tensors_keep_it():
+    body = "h = torch.relu(self.fc(x)) * 2\nt = h.as_subclass(Tagged)\nif x.sum() > -1e9:\n    t = t\nk = torch.exp(-t) + 1\n"
+    checked(body + "v = 3.0 if type(k) is Tagged else 5.0\nreturn torch.softmax(h, -1) * v,", TAGGED)
+
+
+def test_state_that_changes_is_told_with_its_line():
+    *_, found = captured("y = torch.sigmoid(x) * State.gain\nState.gain = State.gain * 2\nreturn y,", "class State:\n    gain = 1.0\n\n\n")
+    assert found.reason.startswith("line 17: forward changes State.gain outside the state dict"), found.reason

@@ -166,6 +166,72 @@ def test_state_becomes_an_input_of_a_part():
     checked(written(body, "x, y", ", torch.randn(12)", INIT + "        self.register_buffer('last', torch.zeros(12))\n"))
 
 
+# what the first call does not do: the branch for large inputs, which changes state that a later part reads
+UNTAKEN = {
+    "a list": ("self.seen.append(1)", "len(self.seen)", "self.seen = []"),
+    "a list by another name": ("seen = self.seen\n    seen.append(1)", "len(self.seen)", "self.seen = []"),
+    "an attribute of a layer": ("layer = self.fc\n    layer.gain = 3.0", "self.fc.gain", "self.fc.gain = 1.0"),
+    "an attribute of any layer": ("for layer in [self.fc]:\n        layer.gain = 3.0", "self.fc.gain", "self.fc.gain = 1.0"),
+    "a tensor": ("self.gain.mul_(3)", "self.gain", "self.gain = torch.ones(12)"),
+    "an object": ("self.meter.store(3.0)", "self.meter.last", "self.meter = Meter()"),
+    "an object that is called": ("self.meter(3.0)", "self.meter.last", "self.meter = Meter()"),
+}
+METER = (
+    "class Meter:\n    def __init__(self):\n        self.last = 1.0\n\n    def store(self, x):\n        self.last = x\n\n"
+    "    def __call__(self, x):\n        self.store(x)\n\n\n"
+)
+
+
+@pytest.mark.parametrize("kind", UNTAKEN)
+def test_state_that_only_later_calls_change_stays_python(kind):
+    change, read, init = UNTAKEN[kind]
+    body = f"h = torch.relu(self.fc(x))\nif x.sum() > 1e3:\n    {change}\ny = torch.tanh(h) * 2 + {read}\nreturn torch.softmax(y, -1) * {read}"
+    source = written(body, "x", "", INIT + f"        {init}\n", METER)
+    task = load(source, "task")
+    torch.manual_seed(0)
+    found = capture(task["Model"](), task["get_inputs"](), source, "train")
+    made, eager = load(print_program(make_plan(found, source, DeviceFigures.cpu(2)), source, Options()), "program")["ModelNew"](), task["Model"]()
+    made.load_state_dict(eager.state_dict())
+    for scale in (1, 100, 1):
+        x = torch.rand(8, 12) * scale
+        with torch.no_grad():
+            torch.testing.assert_close(made(x.clone()), eager(x), rtol=2e-5, atol=2e-5)
+
+
+def test_state_is_read_before_the_call_that_changes_it():
+    update = "\n    def update(self, x):\n        self.h = torch.tanh(self.fc(x)) + self.h * 0.5\n        return self.h\n"
+    body = "y = self.h + self.update(torch.relu(x) * 2)\nif y.sum() > 0:\n    y = y * 2\nreturn torch.softmax(y, -1) + 1"
+    plan, _ = checked(written(body, "x", "", INIT + "        self.h = torch.zeros(8, 12)\n" + update))
+    assert plan.own
+
+
+def test_an_attribute_is_read_before_the_call_that_changes_it():
+    before = (
+        "class Cell:\n    def __init__(self):\n        self.last = 1.0\n\n    def step(self, x):\n        self.last = self.last * 0.5 + 3\n"
+        "        return x * self.last\n\n\n"
+    )
+    body = "c = Cell()\nif x.sum() > -1e9:\n    c = c\ny = c.last + c.step(torch.relu(self.fc(x)) * 2 + 1)\nreturn torch.softmax(y, -1) * c.last + y"
+    plan, _ = checked(written(body, "x", "", before=before))
+    assert plan.own
+
+
+def test_variables_that_are_read_by_name_are_there():
+    body = "h = torch.tanh(self.fc(x)) * 2\nif h.sum() > 0:\n    h = h + 1\nk = h.exp() * 2\nz = torch.softmax(k, -1)\nreturn z, len(locals())"
+    checked(written(body, "x", ""))
+
+
+def test_a_forward_that_an_instance_replaces_is_called():
+    init = "        self.block = Block()\n        before = self.block.forward\n        self.block.forward = lambda x: before(x) * 3\n"
+    checked(written("y = self.block(self.fc(x))\nreturn torch.softmax(y, -1) * 2 + y", "x", "", INIT + init, BLOCK))
+
+
+@pytest.mark.parametrize("branch", ["", "if h.sum() > 0:\n            h = h + 1\n        "])
+def test_default_values_that_a_method_changes_are_state(branch):
+    mixed = f"\n    def mixed(self, x, seen=[]):\n        seen.append(1)\n        h = torch.tanh(self.fc(x)) * len(seen)\n        {branch}return h\n"
+    plan, _ = checked(written("y = self.mixed(x)\nreturn torch.softmax(y * 2, -1) + 1", "x", "", INIT + mixed))
+    assert plan.own and any("Model.mixed" in why or "branch" in why for why in plan.left), plan.left
+
+
 def test_a_cache_that_changes_nothing_is_no_state():
     body = "if self.row is None:\n    self.row = torch.arange(12.0).cos()\nreturn torch.tanh(self.fc(x)) * self.row"
     plan, _ = checked(written(body, "x", "", INIT + "        self.row = None\n"))
@@ -243,6 +309,20 @@ def test_a_default_type_is_set_where_the_task_sets_it(compiled, task, where):
         found.check()
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+SETTINGS = {
+    "a default type": "torch.set_default_dtype(torch.float64)\nt = torch.linspace(0, 1, 12) * 2 + 1\nt = t.cumsum(0)\n"
+    "torch.set_default_dtype(torch.float32)\nreturn torch.softmax(self.fc(x), -1) * t",
+    "autocast": "c = torch.autocast('cpu', dtype=torch.bfloat16)\nif x.sum() > -1e9:\n    c.__enter__()\ny = torch.relu(self.fc(x)) * 2\n"
+    "c.__exit__(None, None, None)\nreturn y, torch.softmax(x, -1) * 2",
+}
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_statements_under_other_settings_stay_python(kind):
+    plan, _ = checked(written(SETTINGS[kind], "x", ""))
+    assert any("around it, which a part cannot express" in why for why in plan.left)
 
 
 def test_a_step_of_a_statement_is_told_in_the_words_of_the_source():

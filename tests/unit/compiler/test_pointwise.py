@@ -8,6 +8,7 @@ from compiler.kernel.functions import OF_ONE
 from tests.emulator import as_cpp
 from tests.unit.compiler.loading import load
 
+BYTE = "torch.randint(0, 256, (1500,), dtype=torch.uint8)"
 CASES = {
     "arithmetic": ("return (x + 2) * y - x / (y + 1.5) - 3 * x", "torch.rand(6, 40), torch.rand(6, 40) ", "x, y"),
     "alpha": ("return torch.add(x, y, alpha=0.3) - torch.sub(x, y, alpha=2)", "torch.rand(2048), torch.rand(2048)", "x, y"),
@@ -19,6 +20,11 @@ CASES = {
     "slices": ("a, b = x.chunk(2, dim=1)\nreturn torch.sigmoid(a) * b + x[:, 3:43]", "torch.rand(64, 80)", "x"),
     "select": ("return x[:, 1] * x[:, 0] + x.select(2, 4).sum()", "torch.rand(32, 3, 40)", "x"),
     "integers": ("return (x * 3 - y) & 7, x // 1 + y, x + 0.5", "torch.randint(-50, 50, (1500,)), torch.randint(0, 9, (1500,))", "x, y"),
+    "bytes that overflow": (
+        "return (x + x).to(torch.int16) * 3, -x + 0.5, (x * y).float(), ~x < 9, (z * 3).int(), (z - w).abs().float(), (f * 400).to(torch.uint8)",
+        f"{BYTE}, {BYTE}, {BYTE}.view(torch.int8), {BYTE}.view(torch.int8), torch.randn(1500)",
+        "x, y, z, w, f",
+    ),
     "whole numbers divided": (
         'return x // 7 + torch.div(x, 4, rounding_mode="trunc"), x % 5 - torch.fmod(x, 3), (x.int() // 3) % 9',
         "torch.randint(-50, 50, (1500,))",

@@ -14,6 +14,10 @@ CASES = {
     "softmax of the middle": ("return torch.softmax(x * 3, dim=1)", X3),
     "log softmax": ("return F.log_softmax(x * 4, dim=-1) * 2", X3),
     "logsumexp": ("return torch.logsumexp(x, -1), torch.logsumexp(x, (1, 2))", X3),
+    "logsumexp of infinities": (
+        'y = torch.logsumexp(x.masked_fill(x[:, :, :1] > 0, float("-inf")), -1)\nreturn y.isinf(), torch.logsumexp(1 / x.relu(), -1).isinf()',
+        X3,
+    ),
     "normalize": ("return F.normalize(x, dim=-1)", X3),
     "normalize a view of a row": ("v = F.normalize((x * y).view(24), dim=0)\nreturn v, x * v", "torch.randn(1, 24), torch.randn(1)"),
     "normalize a column": ("return F.normalize(torch.mv(x.t(), y), dim=0), F.softmax((x.t() * y).sum(1), 0)", "torch.randn(1, 24), torch.randn(1)"),

@@ -26,6 +26,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called")
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+CHANGED = "it changes a list or a dict in place"
+NAMED = "it gives a list or a dict a second name"
 SHARED = "it changes in place a tensor that also has another name"
 _WORDS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 
@@ -62,6 +64,7 @@ class FlatCall:
     tree: Any = None  # structure of the results; known after a call
     results: list[Any] = field(default_factory=list)  # all leaves of the results; tensors by their position among the tensors
     running: bool = False  # whether forward is running
+    apart: bool = False  # whether the lists and dicts among the results must be new ones, because later statements may change them
     after: Callable[[], None] | None = None  # inspects the model before the exporter restores what forward changed
 
     def __post_init__(self) -> None:
@@ -77,6 +80,7 @@ class FlatCall:
         waiting = iter(tensors)
         rebuilt = [rebuild(value, waiting) for value in [*self.args, *self.kwargs.values()]]
         positional, named = rebuilt[: len(self.args)], dict(zip(self.kwargs, rebuilt[len(self.args) :], strict=True))
+        before = [contents(value) for value in rebuilt]
         values: list[Any] = []
         self.results = []
         self.running = True
@@ -87,6 +91,10 @@ class FlatCall:
         if self.after is not None:
             with _disable_current_modes():
                 self.after()
+        if any(changed(one, value) for one, value in zip(before, rebuilt, strict=True)):
+            raise ValueError(CHANGED)
+        if self.apart and len(found := [*containers(rebuilt), *containers(returned)]) != len(set(found)):
+            raise ValueError(NAMED)
         self.tree = described(returned, values, self.results, self.own)
         return tuple(values)
 
@@ -130,6 +138,32 @@ def parts_of(value: Any) -> list[tuple[str, Any]] | None:
     if isinstance(value, Mapping):
         return [(f"[{key!r}]", item) for key, item in value.items()]
     return None
+
+
+def contents(value: Any) -> Any:
+    """Returns what a container holds, at all depths, for `changed`; anything else is returned as it is."""
+    parts = parts_of(value)
+    return value if parts is None else (value, [(accessor, contents(item)) for accessor, item in parts])
+
+
+def containers(value: Any) -> Iterator[int]:
+    """Yields the identities of the containers within a value that can be changed."""
+    parts = parts_of(value)
+    if parts is not None:
+        if not isinstance(value, tuple):
+            yield id(value)
+        for _, item in parts:
+            yield from containers(item)
+
+
+def changed(before: Any, value: Any) -> bool:
+    """Returns whether a container holds anything other than `before`, its `contents` at an earlier time. A tensor with other values is the same
+    tensor."""
+    parts = parts_of(value)
+    if parts is None or not isinstance(before, tuple):
+        return before is not value
+    same = before[0] is value and [accessor for accessor, _ in before[1]] == [accessor for accessor, _ in parts]
+    return not same or any(changed(one, item) for (_, one), (_, item) in zip(before[1], parts, strict=True))
 
 
 def rebuild(value: Any, tensors: Iterator[torch.Tensor]) -> Any:

@@ -20,12 +20,15 @@ import torch
 from verifier.float8 import narrowed, wide
 from verifier.gathering import gathered_bytes
 from verifier.graph import Capture, Graph, Node
+from verifier.parties.capturing.agreeing import compare
 from verifier.parties.capturing.calling import FlatCall, described, forward_arguments, rebuild
 from verifier.parties.capturing.cutting import Cutter
 from verifier.parties.capturing.exporting.export import export
 from verifier.parties.capturing.exporting.numbers import SYMBOLS
+from verifier.parties.capturing.exporting.settings import kept_settings
+from verifier.parties.capturing.exporting.unseen import mentions
 from verifier.parties.capturing.loop_nodes import LoopRefused
-from verifier.parties.capturing.outside import counts
+from verifier.parties.capturing.outside import counts, place_of_change
 from verifier.parties.capturing.reading import frame_file, read_graph
 from verifier.parties.capturing.reasons import line_of, reason
 from verifier.parties.capturing.rolling import rolled
@@ -57,6 +60,9 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
             result.graph, left = pieces(model, inputs, plain, task_source, error)
             if line is None:  # use the line of a statement that stays in Python for the same reason
                 line = next((place for place, cause in left if cause == why), None)
+            if line is None and isinstance(error, StateOutside):
+                tree = under_self(ast.parse(task_source.removeprefix("\ufeff")))
+                line = next((place for name in error.names if (place := place_of_change(tree, name))), None)
             cause = f"{f'line {line}: ' if line else ''}{why}"
             if result.graph is None:
                 result.reason = cause
@@ -83,7 +89,7 @@ def pieces(
     left: list[tuple[int | None, str]] = []
     try:
         method = method_of(model, source)
-        if method is None:
+        if method is None or mentions(model, "_version"):  # the tensors that a part returns are new, and their versions are 0
             return None, left
         frozen = frozenset(error.names) if isinstance(error, StateOutside) else frozenset()
         args, kwargs = forward_arguments(model, inputs)
@@ -190,10 +196,14 @@ def exported(
             made.update(set(plain.made_buffers()) - {f"self.{name}" for name in state})
 
         call = FlatCall(forward, args, kwargs, type(model).__module__, after=observe)
-        program = export(model, call, state)
+        with kept_settings():
+            program = export(model, call, state)
         if made:
             raise StateOutside(sorted(changed))
-        return read_graph(program, call, model, frame_file(model))
+        graph = read_graph(program, call, model, frame_file(model))
+        if inputs is not None:  # the forward is the model's own
+            compare(program, call, model, plain)
+        return graph
 
     state: list[str] = []
     try:

@@ -22,8 +22,10 @@ import torch
 
 from verifier.float8 import narrowed, wide
 from verifier.graph import Graph
+from verifier.parties.capturing.agreeing import MOST_BYTES_OF_PARTS, compare
 from verifier.parties.capturing.calling import SHARED, FlatCall, Unwritable, shared
 from verifier.parties.capturing.exporting.export import composed, decomposed, operators_listed_once
+from verifier.parties.capturing.exporting.settings import OTHER, kept_settings
 from verifier.parties.capturing.outside import Used, assigned_outside, unread
 from verifier.parties.capturing.reading import read_graph
 from verifier.parties.capturing.reasons import IN_FORWARD, reason, without_parts
@@ -44,7 +46,7 @@ from verifier.parties.capturing.statements import (
     unrolled,
 )
 from verifier.parties.capturing.tracing import PART_FILE, Method, Trace, observed, shape_of, statements_within
-from verifier.parties.plain_state import PlainState
+from verifier.parties.plain_state import PlainState, lasting
 from verifier.private_names import mangle
 
 SECONDS, WALL_SECONDS = 25.0, 35.0  # limits on this thread's CPU time and on wall-clock time, after which no further runs are tried
@@ -205,6 +207,9 @@ class Cutter:
         inside = [node for item in items[: -1 if returns else None] for node in own_nodes(item)]
         if any(isinstance(node, (ast.Return, *JUMPS)) and not _in_loop(items, node) for node in inside):
             raise Placed("it may leave forward or a loop early", next(n for n, item in enumerate(items) if _jumps(item)))
+        elsewise = self.trace.elsewise | self.other.elsewise
+        if (at := next((n for n, item in enumerate(items) if id(item) in elsewise), None)) is not None:
+            raise Placed(OTHER, at)
         before = self._variables(items[0])
         given = sorted(loaded(items) & set(before) - {"self"})
         self._constant(items, given)
@@ -218,7 +223,7 @@ class Cutter:
             call = FlatCall(
                 functools.partial(function, self.method.model), tuple(before[name] for name in given), {}, type(self.method.model).__module__
             )
-            held = [(value, list(value)) for value in call.args if type(value) in (list, dict)]
+            call.apart = not returns
             try:
                 self.known[key] = self._exported(call)
                 self.kept += items
@@ -230,9 +235,6 @@ class Cutter:
                     raise
                 names.remove(lost[1])
                 key = (*map(id, items), *given, "->", *names)
-            if any(list(value) != before_ for value, before_ in held):
-                self.known.pop(key, None)
-                raise ValueError("it changes a list or a dict in place")
         return Run(items, self.known[key], given, names, returns, lines, loop, tests)
 
     def _exported(self, call: FlatCall) -> Found:
@@ -245,7 +247,7 @@ class Cutter:
 
         call.after = observe
         try:
-            with unread(self.plain, self.frozen, call):
+            with unread(self.plain, self.frozen, call), kept_settings():
                 exported = composed(self.method.model, call)
         except NameError as error:
             if error.name not in self.frozen:
@@ -255,9 +257,16 @@ class Cutter:
         if changed:
             raise ValueError(f"it changes {sorted(changed)[0]} outside the state dict")
         graph = read_graph(exported, call, self.method.model, PART_FILE)
-        if graph.mutated_inputs and shared(leaf.value for leaf in call.tensors):
+        if graph.mutated_inputs and shared(leaf.value for leaf in call.tensors) or self._changes_state_of(graph, call):
             raise ValueError(SHARED)
         return Found(exported, call, graph)
+
+    def _changes_state_of(self, graph: Graph, call: FlatCall) -> bool:
+        """Returns whether a run changes a view of a weight or of state that it also uses by itself, or the other way round."""
+        state, users = lasting(self.method.model), [entry for entry in graph.inputs if entry.kind == "user" and entry.spec is not None]
+        given = [(entry.name in graph.mutated_inputs, leaf.value) for entry, leaf in zip(users, call.tensors, strict=True)]
+        own = [(entry.target in graph.mutations, state[entry.target]) for entry in graph.inputs if entry.target in state]
+        return any((one or other) and shared((tensor, held)) for one, tensor in given for other, held in own)
 
     def _tests(self, items: list[ast.stmt], before: dict[str, Any], given: list[str]) -> list[str]:
         """Returns the conditions on the variables that a run reads. Raises `Placed` if no condition can be written for one of them."""
@@ -278,7 +287,9 @@ class Cutter:
         """Returns the run in terms of the compiler's operators. If they cannot express the whole run, splits it in half and returns the parts that
         they can express."""
         try:
-            run.found.graph = read_graph(decomposed(run.found.exported), run.found.call, self.method.model, PART_FILE)
+            program = decomposed(run.found.exported)
+            run.found.graph = read_graph(program, run.found.call, self.method.model, PART_FILE)
+            compare(program, run.found.call, self.method.model, self.plain, MOST_BYTES_OF_PARTS)
             return [run]
         except Exception as error:
             if len(run.items) == 1 or self._late():
@@ -358,6 +369,8 @@ class Cutter:
                 last = copy.copy(item)
                 last.value = result
                 return [*steps, last]
+        self.splitter.changing = self.frozen
+        self.splitter.local = stored(self.tree.body) | {node.arg for node in ast.walk(self.tree.args) if isinstance(node, ast.arg)} - {"self"}
         return self.splitter.split(item)
 
     def _inlined(self, call: ast.Call) -> tuple[list[ast.stmt], ast.expr] | None:
@@ -367,10 +380,13 @@ class Cutter:
         if isinstance(target, torch.jit.ScriptModule):
             return None
         if isinstance(target, torch.nn.Module):
-            if target._forward_hooks or target._forward_pre_hooks or type(target).__call__ is not torch.nn.Module.__call__:
+            own_call = type(target).__call__ is not torch.nn.Module.__call__ or "forward" in vars(target)
+            if target._forward_hooks or target._forward_pre_hooks or own_call:
                 return None
             function = type(target).forward
         elif isinstance(call.func, ast.Attribute) and isinstance(parent := self._module(call.func.value), torch.nn.Module):
+            if call.func.attr in vars(parent):  # instead of the method of this name
+                return None
             function, owner = getattr(type(parent), call.func.attr, None), call.func.value  # type: ignore[assignment]  # another kind
         else:
             return None

@@ -17,8 +17,12 @@ from typing import Any
 import torch
 
 from verifier.parties.capturing.calling import FlatCall
+from verifier.parties.capturing.statements import root
 from verifier.parties.plain_state import PlainState
 
+ANY = "*"  # any object
+CHANGING = frozenset({"append", "extend", "insert", "pop", "remove", "clear", "update", "setdefault", "discard", "popitem", "appendleft", "popleft",
+                      "sort", "reverse", "add"})  # fmt: skip
 _MISSING = object()
 
 
@@ -138,36 +142,103 @@ def counts(source: ast.Module, name: str) -> bool:
     return any(uses(tree) for tree, _ in reached(source))
 
 
-def assigned_outside(model: torch.nn.Module, source: ast.Module, plain: PlainState) -> set[str]:
-    """Returns the values outside the state dict that forward and the functions it names may assign, whether or not a call did so. The names have the
-    form of `PlainState.changed`."""
-    found: set[str] = set()
-    modules = list(model.named_modules())
-    for tree, owner in reached(source):
-        for target in _targets(tree):
-            if not target.startswith("self."):
-                found.add(target)
-                continue
-            for path, module in modules:
-                if owner in {base.__name__ for base in type(module).__mro__}:
-                    found.add(f"self.{path}.{target[5:]}" if path else target)
-    return {named for name in found if (named := _outside(plain, name))}
-
-
-def _targets(tree: ast.FunctionDef) -> set[str]:
-    """Returns the attributes of `self` and the variables of the source to which a function assigns."""
-    shared = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id in shared and not isinstance(node.ctx, ast.Load):
-            found.add(node.id)
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
-            inner: ast.expr = node
+def place_of_change(source: ast.Module, name: str) -> int | None:
+    """Returns the first line at which forward, or a function that it names, assigns a value or calls one of its methods that changes it."""
+    key = name.rpartition(".")[2]
+    lines: list[int] = []
+    for tree, _ in reached(source):
+        for node in (node for node in ast.walk(tree) if isinstance(node, ast.expr)):
+            called = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _in_place(node.func.attr)
+            inner: Any = node.func.value if called else node  # type: ignore[attr-defined]  # as tested above
+            stored = called or isinstance(node, (ast.Attribute, ast.Name, ast.Subscript)) and not isinstance(node.ctx, ast.Load)
             while isinstance(inner, ast.Subscript):
                 inner = inner.value
-            if (text := ast.unparse(inner)).startswith("self.") and all(word.isidentifier() for word in text.split(".")):
-                found.add(text)
+            if stored and getattr(inner, "attr", getattr(inner, "id", "")) == key:
+                lines.append(node.lineno)
+    return min(lines, default=None)
+
+
+def assigned_outside(model: torch.nn.Module, source: ast.Module, plain: PlainState) -> set[str]:
+    """Returns the values outside the state dict that forward and the functions it names may assign or change in place, whether or not a call did so.
+    The names have the form of `PlainState.changed`."""
+    found: set[str] = set()
+    modules = list(model.named_modules())
+    bases = {base.__name__ for _, module in modules for base in type(module).__mro__}
+    functions = reached(source)
+    of_objects = _changing_objects([tree for tree, owner in functions if owner and owner not in bases])
+    for tree, owner in functions:
+        for target, method in _targets(tree, of_objects):
+            if target.startswith(ANY):
+                found |= {name for name in plain.kept if name.startswith("self.") and name.endswith(target.removeprefix(ANY))}
+                continue
+            names = [target]
+            if target.startswith("self."):
+                own = (path for path, module in modules if owner in {base.__name__ for base in type(module).__mro__})
+                names = [f"self.{path}.{target[5:]}" if path else target for path in own]
+            outside = [named for name in names if (named := _outside(plain, name))]
+            found |= {named for named in outside if not method or _changes(plain, named, method, of_objects)}
     return found
+
+
+def _changing_objects(methods: list[ast.FunctionDef]) -> set[str]:
+    """Returns the names of those methods that assign attributes of their object, directly or by calling another of them."""
+    called = {id(tree): {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and _of_self(n)} for tree in methods}
+    found = {tree.name for tree in methods if any(name.startswith("self.") for name, _ in _targets(tree))}
+    while more := {tree.name for tree in methods if called[id(tree)] & found} - found:
+        found |= more
+    return found
+
+
+def _changes(plain: PlainState, name: str, method: str, of_objects: set[str]) -> bool:
+    """Returns whether a call of `method` may change the value of this name in place. `of_objects` holds the methods of the source's own classes that
+    change their object."""
+    place = plain.place(name)
+    value = None if place is None else place[0][place[1]]
+    if isinstance(value, (torch.Tensor, torch.nn.Module)):
+        return isinstance(value, torch.Tensor) and method.endswith("_")
+    return method in CHANGING or method in of_objects
+
+
+def _targets(tree: ast.FunctionDef, of_objects: Collection[str] = ()) -> set[tuple[str, str]]:
+    """Returns the attributes of `self` and the variables of the source that a function assigns, each with an empty string, and those on which it
+    calls a method that may change them, with the name of the method. Looks through other names (`layer = self.layer`). An attribute of an unknown
+    object becomes `ANY` followed by a dot and its name."""
+    shared = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
+    held = {
+        node.targets[0].id: ast.unparse(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and _of_self(node.value)
+    }
+    found: set[tuple[str, str]] = set()
+    for node in ast.walk(tree):
+        inner: Any = node
+        method = ""
+        if isinstance(node, ast.Name) and node.id in shared and not isinstance(node.ctx, ast.Load):
+            found.add((node.id, ""))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and (_in_place(node.func.attr) or node.func.attr in of_objects):
+            inner, method = node.func.value, node.func.attr
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and "__call__" in of_objects:
+            inner, method = node.func, "__call__"
+        elif not isinstance(node, (ast.Attribute, ast.Subscript)) or isinstance(node.ctx, ast.Load):
+            continue
+        while isinstance(inner, ast.Subscript):
+            inner = inner.value
+        first, dot, rest = ast.unparse(inner).partition(".")
+        text = f"{held.get(first, first)}{dot}{rest}"
+        if text.startswith("self.") and all(word.isidentifier() for word in text.split(".")):
+            found.add((text, method))
+        elif isinstance(inner, ast.Attribute) and not method:
+            found.add((f"{ANY}.{inner.attr}", ""))
+    return found
+
+
+def _of_self(value: ast.expr) -> bool:
+    return isinstance(value, ast.Attribute) and all(word.isidentifier() for word in ast.unparse(value).split(".")) and root(value) == "self"
+
+
+def _in_place(method: str) -> bool:
+    """Returns whether a method of this name changes a list, a dict, a set or a tensor."""
+    return method in CHANGING or method.endswith("_") and not method.startswith("_")
 
 
 def _outside(plain: PlainState, name: str) -> str:

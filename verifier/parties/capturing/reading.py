@@ -206,6 +206,10 @@ class read_nodes:
                 continue
             if node.op == "call_function":
                 self._take(node, file)
+            elif node.op == "get_attr":  # a graph that an operator calls
+                user = next(iter(node.users), node)
+                line = source_line(user.meta.get("stack_trace") or "", file)
+                raise ValueError(f"line {line}: {nested(user)}" if line else nested(user))
             elif node.op not in ("placeholder", "output"):
                 raise ValueError(f"the graph has a node of kind {node.op!r}")
 
@@ -253,9 +257,10 @@ def read_at_all(graph: torch.fx.Graph) -> set[torch.fx.Node]:
 def read_node(node: torch.fx.Node, module: str, module_class: str, line: int | None) -> Node:
     op = "getitem" if node.target is operator.getitem else str(node.target)
     if "." not in op and op != "getitem":
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            raise ValueError(nested(node))
         name = getattr(node.target, "__name__", op)
-        inner = isinstance(node.target, torch._ops.HigherOrderOperator)
-        raise ValueError(f"it becomes a nested graph (`{name}`)" if inner else f"it becomes a call of `{name}`, which is not an operator on tensors")
+        raise ValueError(f"it becomes a call of `{name}`, which is not an operator on tensors")
     if ".quantize_per_" in op:  # during the export, its result has the type of its argument
         raise ValueError("quantised tensors are left to PyTorch")
     value = node.meta.get("val")
@@ -270,6 +275,15 @@ def read_node(node: torch.fx.Node, module: str, module_class: str, line: int | N
         module_class=module_class.rpartition(".")[2],
         line=line,
     )
+
+
+def nested(node: torch.fx.Node) -> str:
+    """Explains why an operator that calls other operators or graphs cannot be captured."""
+    name = getattr(node.target, "__name__", str(node.target))
+    called = node.args[0] if node.args else None
+    if name.startswith("auto_functionalized") and isinstance(called, torch._ops.OpOverload):
+        return f"the operator `{called.name()}` of the source changes its arguments in place"
+    return f"it becomes a nested graph (`{name}`)"
 
 
 def source_line(stack_trace: str, file: str) -> int | None:

@@ -48,6 +48,7 @@ _CAUSES = (
     (r"data is not allocated yet|doesn't have storage|access data pointer", "it needs tensor values, which a graph does not have"),
     (r"'(Fake|Functional)?Tensor' object has no attribute", "it reads an attribute that the source set on a tensor"),
     (r"DynamicOutputShape", "the size of a result depends on tensor values"),
+    (r"as_strided\(\) is non-compositional", "it changes in place a view that as_strided makes of another view"),
     (r"SyntaxError.*eval_with_key", "a module or a weight is named after a Python keyword, which torch.export cannot write"),
     (r"RecursionError|maximum recursion depth", "its functions call each other too deeply for torch.export"),
     (r"SyntaxError", "torch.export writes code for it that is not valid Python"),

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 SPACE = "stitch_routing"
 PLACE = f"{SPACE}.place.default"
 FEW = 3  # number of rows
+MOST_QUERIES = 64  # of a pass; a loop within it that ends when no row is left would not end, because every query finds rows
 FINDS = frozenset({torch.nonzero, torch.Tensor.nonzero, torch.argwhere, torch.Tensor.argwhere})
 COUNTS = frozenset({torch.any, torch.Tensor.any, torch.sum, torch.Tensor.sum, torch.count_nonzero, torch.Tensor.count_nonzero})
 
@@ -82,6 +83,7 @@ class Routing(TorchFunctionMode):
         place_operator()
         self.few = few
         self.asked: list[torch.Tensor] = []
+        self.queries = 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -91,6 +93,7 @@ class Routing(TorchFunctionMode):
             found = self.places(args[0])
             return found if kwargs.get("as_tuple") else torch.stack(found, 1)
         if func in COUNTS and len(args) == 1 and not kwargs and is_mask(args[0]):
+            self._count()
             self.asked.append(args[0])
             return Presence()
         if func is torch.Tensor.__getitem__:
@@ -99,8 +102,14 @@ class Routing(TorchFunctionMode):
             return func(args[0], self.index(args[1]), args[2])
         return func(*args, **kwargs)
 
+    def _count(self) -> None:
+        self.queries += 1
+        if self.queries > MOST_QUERIES:
+            raise ValueError("a pass selects rows in a loop of its own")
+
     def places(self, mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Returns the indices of the true elements along each axis."""
+        self._count()
         operator: Any = getattr(torch.ops, SPACE).place
         rows = mask.numel()
         if self.few:

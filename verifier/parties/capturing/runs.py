@@ -125,6 +125,8 @@ class Guards:
 
     def _add(self, name: str, text: str, value: Any, found: list[str], doubtful: bool) -> None:
         if isinstance(value, torch.Tensor):
+            if type(value) not in (torch.Tensor, torch.nn.Parameter):  # its results are of that class, but those of a part are not
+                raise ValueError("tensors of a class of the source's own are left to PyTorch")
             if doubtful:
                 found.append(f"isinstance({text}, torch.Tensor)")
         elif (parts := parts_of(value)) is not None:

@@ -9,7 +9,7 @@ import ast
 import copy
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 
@@ -20,6 +20,8 @@ LONGEST = 80  # characters of an expression in a message
 JUMPS = (ast.Break, ast.Continue)
 _LAZY = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.BoolOp, ast.NamedExpr, ast.JoinedStr, ast.Await,
          ast.Yield, ast.YieldFrom)  # fmt: skip
+
+_MADE = (ast.List, ast.Dict, ast.Set, ast.Call, ast.ListComp, ast.DictComp)  # as a default value, made once for all calls
 
 
 def blocks_of(item: ast.stmt) -> Iterator[list[ast.stmt]]:
@@ -111,11 +113,21 @@ def _rename_first(method: ast.FunctionDef) -> None:
     first.arg = "self"
 
 
+def root(value: ast.expr) -> str:
+    """Returns the variable of an expression such as `self.layer.weight`; empty if there is none."""
+    while isinstance(value, ast.Attribute):
+        value = value.value
+    return value.id if isinstance(value, ast.Name) else ""
+
+
 class Splitter:
     """Splits statements into single operations, with new names for intermediate values."""
 
     def __init__(self, taken: set[str]):
         self.taken, self.count = taken, 0
+        self.changing: Collection[str] = ()  # names of values that a call may change
+        self.local: Collection[str] = ()  # variables other than `self`
+        self.early = False  # whether a read of such a value becomes a step of its own
         self.shown: dict[str, str] = {}  # new name -> what the source has in its place
 
     def fresh(self, word: str = "step", shown: str = "") -> str:
@@ -145,12 +157,33 @@ class Splitter:
             or any(isinstance(node, ast.NamedExpr) for node in ast.walk(item))
         ):
             return [item]
-        steps: list[ast.stmt] = []
-        last = copy.copy(item)
-        last.value = self._reduced(value, steps, item, top=True)
-        return [*steps, last]
+        for early in (False, True):
+            self.early = early
+            steps: list[ast.stmt] = []
+            last = copy.copy(item)
+            last.value = self._reduced(value, steps, item, top=True)
+            if not self._later(steps, last):
+                return [*steps, last]
+        return [item]
+
+    def _later(self, steps: list[ast.stmt], last: ast.stmt) -> bool:
+        """Returns whether splitting moved the read of a changing value behind a call that came after it, as in `self.state + self.update(x)`."""
+        for at, step in enumerate(steps):
+            calls = [(node.lineno, node.col_offset) for node in ast.walk(step) if isinstance(node, ast.Call)]
+            behind = [node for other in (*steps[at + 1 :], last) for node in ast.walk(other) if self._changes(node)]
+            if calls and any((node.lineno, node.col_offset) < min(calls) for node in behind):
+                return True
+        return False
+
+    def _changes(self, node: ast.AST) -> TypeGuard[ast.expr]:
+        """Returns whether a call may change what an expression reads: a changing value, or an attribute of an object that a variable holds."""
+        if not isinstance(node, (ast.Attribute, ast.Name)) or not hasattr(node, "lineno"):
+            return False
+        return ast.unparse(node) in self.changing or isinstance(node, ast.Attribute) and root(node) in self.local
 
     def _reduced(self, value: ast.expr, steps: list[ast.stmt], item: ast.stmt, top: bool = False) -> ast.expr:
+        if self.early and self._changes(value):
+            return self._step(value, value, steps, item)
         if isinstance(value, _LAZY) or not any(isinstance(node, (ast.Call, ast.BinOp, ast.Subscript)) for node in ast.walk(value)):
             return value
         made = copy.copy(value)
@@ -183,8 +216,10 @@ class Splitter:
             return made
         else:
             return value
-        if top:
-            return made
+        return made if top else self._step(value, made, steps, item)
+
+    def _step(self, value: ast.expr, made: ast.expr, steps: list[ast.stmt], item: ast.stmt) -> ast.expr:
+        """Assigns `made`, what has become of `value`, in a step of its own. Returns the name."""
         name = self.fresh(shown=ast.unparse(value))
         steps.append(ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], made), item))
         return ast.Name(name, ast.Load())
@@ -218,13 +253,14 @@ def inlined(call: ast.Call, function: ast.FunctionDef, owner: ast.expr, fresh: C
     if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords) or len(call.args) > len(names):
         return None
     given = dict(zip(names, call.args, strict=False)) | {str(k.arg): k.value for k in call.keywords}
+    own_values = {id(value) for value in given.values()}
     for name, default in zip(reversed(names), reversed(arguments.defaults), strict=False):
         given.setdefault(name, default)
     for only, default_of in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
         if default_of is not None:
             given.setdefault(only.arg, default_of)
     wanted = {*names, *(a.arg for a in arguments.kwonlyargs)}
-    if set(given) != wanted:
+    if set(given) != wanted or any(isinstance(given[name], _MADE) for name in wanted if id(given[name]) not in own_values):
         return None
     comprehended = {n.id for node in inside if isinstance(node, ast.comprehension) for n in ast.walk(node.target) if isinstance(n, ast.Name)}
     own = {name: fresh(name) for name in sorted(wanted | assigned(body) | comprehended)}

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from verifier.parties.capturing.calling import leaves_of, rebuild
+from verifier.parties.capturing.exporting.settings import kept_settings, settings
 from verifier.parties.capturing.statements import COMPOUND, all_blocks, blocks_of, under_self, unsuper
 from verifier.parties.plain_state import PlainState, lasting
 from verifier.private_names import mangle
@@ -72,15 +73,23 @@ def is_plain(tree: ast.FunctionDef) -> bool:
     grads = any(isinstance(n, ast.Attribute) and n.attr in ("grad", "backward", "set_grad_enabled") for n in ast.walk(tree))
     harmless = ("no_grad", "inference_mode", *(() if grads else ("enable_grad",)))
     hard = (ast.Yield, ast.YieldFrom, ast.Await, ast.Nonlocal)
-    return all(any(word in ast.unparse(d) for word in harmless) for d in tree.decorator_list) and not any(isinstance(n, hard) for n in ast.walk(tree))
+    plain = not any(isinstance(n, hard) or _by_name(n) for n in ast.walk(tree))
+    return plain and all(any(word in ast.unparse(d) for word in harmless) for d in tree.decorator_list)
+
+
+def _by_name(node: ast.AST) -> bool:
+    """Returns whether a call may read any variable of the function, such as those within a part."""
+    name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+    return name in ("locals", "eval", "exec") or name in ("vars", "dir") and not node.args  # type: ignore[attr-defined]  # a call, as it has a name
 
 
 @dataclass
 class Trace:
-    """The variables before each of the first visits of each statement, keyed by the statement's identity. `changed` names the values outside the
-    state dict that the call changed."""
+    """The variables before each of the first visits of each statement, keyed by the statement's identity. `elsewise` holds the statements that were
+    reached under other global settings than the first one. `changed` names the values outside the state dict that the call changed."""
 
     visits: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    elsewise: set[int] = field(default_factory=set)
     changed: list[str] = field(default_factory=list)
     error: Exception | None = None
 
@@ -149,14 +158,19 @@ def traced(method: Method, tree: ast.FunctionDef, args: tuple[Any, ...], kwargs:
             original = known[id(block[at])]
             block.insert(at, ast.copy_location(_look(id(original)), block[at]))
 
+    before = settings()
+
     def seen(key: int, values: dict[str, Any]) -> None:
+        if settings() != before:
+            trace.elsewise.add(key)
         visits = trace.visits.setdefault(key, [])
         if len(visits) < VISITS:
             visits.append({name: kept_value(value) for name, value in values.items()})
 
     method.names[_SEEN] = seen
     try:
-        method.compiled(marked)(method.model, *args, **kwargs)
+        with kept_settings():
+            method.compiled(marked)(method.model, *args, **kwargs)
     except Exception as error:
         trace.error = error
     finally:

@@ -16,10 +16,12 @@ from torch._decomp import decompositions as torch_decompositions
 from verifier.draws import draws
 from verifier.parties.capturing.calling import FlatCall, called_as
 from verifier.parties.capturing.exporting.assigned import storing
+from verifier.parties.capturing.exporting.copies import copies_traced
 from verifier.parties.capturing.exporting.masked import unmasked
 from verifier.parties.capturing.exporting.numbers import numbers_stay
+from verifier.parties.capturing.exporting.raising import refuse_caught
 from verifier.parties.capturing.exporting.types_told import types_told
-from verifier.parties.capturing.exporting.unseen import Caught, catches, nothing_unseen
+from verifier.parties.capturing.exporting.unseen import Caught, nothing_unseen
 from verifier.parties.capturing.exporting.validation import validated_on_device
 from verifier.parties.plain_state import source_of
 
@@ -99,7 +101,6 @@ KEEP = frozenset(
         "linalg_ldl_factor",
     ]
 )
-RAISING = ("aten.linalg_", "aten.inverse", "aten.cholesky", "aten.logdet")  # operators that raise errors for some values
 _EMPTY = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
 READS_DATA = ("GuardOnDataDependentSymNode", "DataDependentOutputException")  # exporter errors raised when a tensor's value is needed as a number
 
@@ -171,13 +172,13 @@ def composed(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) 
             nothing_unseen(model),
             types_told(model),
             validated_on_device(),
+            copies_traced(model),
             forgotten(model),
             recurrent_layers_by_shape(),
             called_as(model, flat, call.signature()),
         ):
             exported: torch.export.ExportedProgram = torch.export.export(model, tensors, strict=False)
-            if any(str(node.target).startswith(RAISING) for node in exported.graph.nodes) and catches(model):
-                raise ValueError("the source catches errors, and an operator here raises them for some tensor values")
+            refuse_caught(exported, model, call.forward)
             unmasked(exported)
             return exported
 

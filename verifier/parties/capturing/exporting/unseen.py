@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import dis
+import functools
+import inspect
 import os
 import random
 import secrets
@@ -40,6 +41,7 @@ CLOCKS = (*READINGS, "localtime", "gmtime", "ctime")
 RANDOM = "forward draws random numbers with Python or numpy, which a graph would freeze at the capture (torch.rand can be captured)"
 DEFAULT = "forward changes the default type or device of new tensors, which a graph cannot express (give dtype= and device= instead)"
 CLOCK = "forward reads the clock, which a graph would freeze at the capture"
+VERSION = "it reads how often a tensor was changed in place (`_version`), which a program does not keep"
 NO_VALUES = "tensor subclasses"  # part of the error message when `.numpy()` is called on an exporter's tensor
 
 
@@ -50,7 +52,7 @@ class Caught(ValueError):
 @contextlib.contextmanager
 def nothing_unseen(model: torch.nn.Module) -> Iterator[None]:
     """Raises `ValueError` (or `Caught`, after the export) if the computation in an export of `model` may differ from a real call."""
-    with unseeded(), unasked(model), as_called(model), data_traced(model), none_caught(model):
+    with unseeded(), unasked(model), as_called(model), data_traced(model), uncounted(model), none_caught(model):
         yield
 
 
@@ -95,6 +97,28 @@ def data_traced(model: torch.nn.Module) -> Iterator[None]:
         yield
     finally:
         del torch.Tensor.data  # uncovers the original in the base class
+
+
+@contextlib.contextmanager
+def uncounted(model: torch.nn.Module) -> Iterator[None]:
+    """Raises an error if the source of `model` reads the version of a tensor. An exporter's tensors and those of a program are changed in place at
+    other times than those of the model."""
+    if not mentions(model, "_version"):
+        yield
+        return
+    files = {frame_file(model), PART_FILE}
+    before: Any = torch.Tensor._version
+
+    def read(tensor: torch.Tensor) -> Any:
+        if sys._getframe(1).f_code.co_filename in files:
+            raise ValueError(VERSION)
+        return before.__get__(tensor)
+
+    torch.Tensor._version = property(read)  # type: ignore[assignment]  # replaced while the model is exported
+    try:
+        yield
+    finally:
+        del torch.Tensor._version  # uncovers the original in the base class
 
 
 @contextlib.contextmanager
@@ -259,16 +283,26 @@ def none_caught(model: torch.nn.Module) -> Iterator[None]:
 
 
 def codes(model: torch.nn.Module) -> Iterator[CodeType]:
-    """Yields the code objects of the functions and methods in the task's source."""
+    """Yields the code objects of the functions and methods in the task's source, and of the functions that these define."""
     names = source_of(model)
     classes = [value for value in names.values() if isinstance(value, type) and value.__module__ == names.get("__name__")]
     for table in (names, *map(vars, classes)):
         for value in table.values():
-            held = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
+            held = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value.fget if isinstance(value, property) else value
+            if isinstance(held, (FunctionType, functools._lru_cache_wrapper)):
+                held = inspect.unwrap(held)  # what decorators such as `torch.inference_mode` and `functools.cache` wrap
             if isinstance(held, FunctionType) and held.__globals__ is names:
-                yield held.__code__
+                yield from with_inner(held.__code__)
 
 
-def catches(model: torch.nn.Module) -> bool:
-    """Returns whether a function in the source of a model has a `try` that catches specific types of errors."""
-    return any(instruction.opname == "CHECK_EXC_MATCH" for code in codes(model) for instruction in dis.get_instructions(code))
+def with_inner(code: CodeType) -> Iterator[CodeType]:
+    """Yields a code object and those of the functions, lambdas and classes within it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from with_inner(constant)
+
+
+def mentions(model: torch.nn.Module, word: str) -> bool:
+    """Returns whether a function in the source of a model reads an attribute of this name, or uses the name as a text."""
+    return any(word in code.co_names or word in code.co_consts for code in codes(model))
