@@ -33,7 +33,7 @@ def test_products_of_tf32_and_fp16_share_the_list_of_their_sums():
 
 def test_a_plan_is_told_what_the_coder_is_given():
     said = products_note(["fuse-block", "split-product"], H200)
-    assert "erred by 15 % of its bound" in said and "none for bulk copies (TMA) or mbarriers" in said
+    assert "erred by 15 % of its bound" in said and "none for mma.sync, clusters, bulk copies (TMA) or mbarriers" in said
     assert products_note(["fuse-block"], H200) == "" and products_note(["split-product"], H200.model_copy(update={"capability": (8, 0)})) == ""
 
 

@@ -1,4 +1,4 @@
-"""Compares an exported graph with the forward that it was made from. An exporter may follow a forward and still compute something else: an operator's
+"""Compares an exported graph with the forward from which it was exported. An exporter may follow a forward and still compute something else: an operator's
 result of another type in a decomposition, a view whose memory is another, or a branch that depends on what only the export sees."""
 
 # sandboxed: calls the models that tasks define
