@@ -99,7 +99,7 @@ class Observation:
         runner.ask("record", {"on": True}, limit)
         made, wanted = 0, 1 if replaying.slow else self.rng.randint(*RECORDED)
         while made < wanted:
-            made += len(replaying.turn(again=not made))
+            made += len(replaying.turn(again=not made, recorded=True))
         answer = runner.ask("record", {"on": False}, limit).message.get("evidence")
         replaying.turn(again=True)
         return answer if isinstance(answer, dict) else {"failure": "the runner's record is malformed"}
@@ -152,7 +152,7 @@ class Observation:
                 raise Gone
             yield other
 
-        skipping = Skipping(self.trials, lambda: subject, patch, self.rng, self.call_ms)
+        skipping = Skipping(self.trials, lambda: subject, patch, self.rng, self.call_ms, self.form)
         seen.needless = [name for short in skipping.look(shares) for name in names[short]]
         if untried:
             seen.unskipped = f"{', '.join(sorted(set(untried))[:6])}: neither its machine code nor its source could be changed"

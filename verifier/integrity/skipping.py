@@ -1,7 +1,8 @@
 """Tests whether own functions contribute to the outputs. Each function is made to return immediately, and the call must then give a different result.
 
 Every patched call has inputs that the process has not seen, so freed memory cannot contain a correct result. It is followed by an unpatched call with
-the same inputs. Weights are redrawn if the program loads them, because a zero bias would hide the kernel that adds it.
+the same inputs. With a `form`, each of them is the last call of a series like the timed ones, because a program may do other work in a single call.
+Weights are redrawn if the program loads them, because a zero bias would hide the kernel that adds it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import Values, fetch
 from verifier.layout import read_specs
 from verifier.timing.call import Call
+from verifier.timing.series import Form, Use
 
 DISTRIBUTIONS = ("", "heavy-tailed", "negative", "large")  # input distributions for which a function may be needed; "" means the task's own
 TRIED = 24  # maximum number of patched programs
@@ -44,6 +46,7 @@ class Skipping:
     patch: Callable[[list[str]], contextlib.AbstractContextManager[Subject]]
     rng: random.Random
     call_ms: float
+    form: Form | None = None
     needless: list[str] = field(default_factory=list)
     tried: int = 0
     _weights: list[torch.Tensor] | None = None
@@ -55,7 +58,7 @@ class Skipping:
         trials = self.trials
         state, seeded = trials.reference.state, trials.constructions.binding.how == "seeded"
         if state and not seeded and any(entry.spec.inexact for entry in state):
-            self._weights = other_weights(trials.reference, trials.original, self.rng.getrandbits(32))
+            self._weights = other_weights(trials.reference, trials.original, self.rng.getrandbits(32), *(trials.borne or ()))
         alone = sorted((name for name, share in shares.items() if share >= SMALL), key=lambda name: -shares[name])
         self._moves = trials.reference.mutated if not seeded else []
         groups = [[name] for name in alone] + [[name for name in shares if name not in alone]]
@@ -115,11 +118,17 @@ class Skipping:
         caller = subject.caller
         assert caller is not None
         caller.limit = min(self.trials.limits.call, PATIENCE * self.call_ms / 1e3 + PATIENCE_SECONDS)
-        call = caller.call(values, rng, flush=False)
+        call = caller.call(values, rng, flush=False) if self.form is None else caller.turn(self._uses(values, rng, self.form), in_series=True)[0]
         if not self._moves:
             return call, []
         answer = subject.runner.ask("state", {"names": self._moves}, self.trials.limits.call).message
         return call, fetch(subject.runner, "state", read_specs(answer.get("specs") or []), "held")
+
+    @staticmethod
+    def _uses(values: Values, rng: int, form: Form) -> list[Use]:
+        """Returns a series of calls with these inputs, of which the last one counts."""
+        number = form.lead + 1 + rng % form.counted
+        return [Use(values, rng if form.seeded else None, counted=at == number - 1, new=False) for at in range(number)]
 
     def _constructed(self, subject: Subject) -> Subject:
         """Constructs the program with the test's weights: before each call if calls change the state, and otherwise only once. After a single

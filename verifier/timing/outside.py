@@ -68,17 +68,32 @@ class Laps:
     early: list[int] = field(default_factory=list)  # for series with both kinds: a call without a cache flush minus the others
     remembered: list[int] = field(default_factory=list)  # for series with both kinds: a call with a new draw minus the others
     uneven: list[int] = field(default_factory=list)  # for each group of consecutive calls: the mean minus the median
+    crowded: list[int] = field(default_factory=list)  # the same, over preempted calls too
     counted: int = 1  # number of counted calls in a series
     made: int = 0  # number of counted calls
     preempted: int = 0  # number of counted calls that other work on the host preempted
-    _group: list[int] = field(default_factory=list)
+    _groups: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
 
-    def level(self, times: Sequence[int]) -> None:
-        """Adds the times of a turn's calls, in their order, to `uneven`. Short turns are combined into groups of at least `GROUP` calls."""
-        self._group += times
-        if len(self._group) >= GROUP:
-            self.uneven.append(int(statistics.fmean(self._group) - statistics.median(self._group)))
-            self._group = []
+    def level(self, times: Sequence[int], calm: Sequence[bool]) -> None:
+        """Adds the times of a turn's calls, in their order, to `uneven` and `crowded`. `calm` says which of them were not preempted. Short turns are
+        combined into groups of at least `GROUP` calls."""
+        for group, found, some in zip(
+            self._groups, (self.uneven, self.crowded), ([t for t, c in zip(times, calm, strict=True) if c], times), strict=True
+        ):
+            group += some
+            if len(group) >= GROUP:
+                found.append(int(statistics.fmean(group) - statistics.median(group)))
+                group.clear()
+
+    def crowds(self, other: Laps) -> bool:
+        """Returns whether these calls were preempted more often than another side's calls, which were timed in turn, so that chance does not explain
+        it. It is then the program's own threads that wait for each other, and its preempted calls cannot be left out of `uneven`."""
+        if not self.made or not other.made:
+            return False
+        share, usual = self.preempted / self.made, other.preempted / other.made
+        expected = (self.preempted + other.preempted) / (self.made + other.made)
+        error = (expected * (1 - expected) * (1 / self.made + 1 / other.made)) ** 0.5
+        return share - usual > 3 * error
 
     @property
     def within(self) -> list[int]:
@@ -106,6 +121,8 @@ def charge(program: Side, eager: Side) -> Charge:
     """Computes how much more time the program's calls need outside their interval than eager's do. It is the larger of two values: the sum over
     parts, since one part may naturally be shorter than eager's, and the total per call, since work may be hidden in a different place each time."""
     pairs = {name: (getattr(program.laps, name), getattr(eager.laps, name)) for name in PARTS}
+    if program.laps.crowds(eager.laps):
+        pairs["uneven"] = program.laps.crowded, eager.laps.crowded
     least = {"remembered": LEAST_TURNS, "early": LEAST_TURNS, "uneven": LEAST_TURNS}
     pairs = {name: both for name, both in pairs.items() if min(map(len, both)) >= least.get(name, 1)}
     counted, longer = program.laps.counted, max(middle(program.laps.inner) / max(middle(eager.laps.inner), 1.0), 1.0)
