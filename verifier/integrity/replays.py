@@ -77,8 +77,8 @@ class Replaying:
             made += len(self.turn())
 
     def turn(self, looking: contextlib.AbstractContextManager[object] | None = None, again: bool = False, recorded: bool = False) -> list[Call]:
-        """Makes one turn, which the judge inspects with `looking`, and returns the turn's counted calls. With `again`, two of these calls, or the only
-        one, have the inputs of the remembered call. `recorded` means that the process records its device work meanwhile."""
+        """Makes one turn, which the judge inspects with `looking`, and returns its counted calls. With `again`, two of these calls, or the only one,
+        have the inputs of the remembered call. `recorded` means that the process records its device work meanwhile."""
         caller, party = self.timed.caller, self.timed.caller.party
         uses = self.uses.next(0) if self.uses is not None else single(lambda number: self.draws[0] if again else self.rng.choice(self.draws), 0)
         if again and self.form is not None:

@@ -142,10 +142,9 @@ class Shortcuts:
 
     def _as_old(self, name: str, domain: Domain) -> None:
         """Calls the timed object with inputs from another distribution."""
-        reference = self.trials.reference
 
         def draw(number: int) -> tuple[Values, int]:
-            seed = self.rng.getrandbits(32)
+            reference, seed = self.trials.reference, self.rng.getrandbits(32)
             return reference.reshaped(reference.inputs(seed), name, domain, seed) or reference.inputs(seed), seed
 
         changed = Changed(f"inputs from another distribution ({name})", "", draw, strict=False)

@@ -290,8 +290,8 @@ class Side:
         calls = calm or calls
         for name in ("inner", "wall", "ahead", "copied", "around", *(("between", "lead") if calls[0].in_series else ())):
             getattr(laps, name).append(int(statistics.median(getattr(call, name) for call in calls)))
-        # What only some calls do may also be outside their interval.
-        laps.level([call.inner + call.between + call.copied for call in timed], [not call.preempted for call in timed])
+        whole_ns = [call.inner + call.between + call.copied for call in timed]  # what only some calls do may also be outside their interval
+        laps.level(whole_ns, [ns for ns, call in zip(whole_ns, timed, strict=True) if not call.preempted])
         if warm and calm:
             laps.early += [call.inner - laps.inner[-1] for call in warm]
         remembered = next((found for some in (calls, whole) if (found := newer(some)) is not None), None)

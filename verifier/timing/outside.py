@@ -51,6 +51,7 @@ PARTS = {
 }
 APART = ("remembered", "around", "lead", "early", "uneven")  # parts that are not among the unscored time of a single call
 LEAST_TURNS = 4  # minimum number of a side's turns that shows what the side remembers, and of groups that show how uneven its calls are
+QUIET = 0.05  # share of eager's calls that other work may preempt on a quiet host
 GROUP = 6  # minimum number of consecutive calls of which the mean is compared with the median; two calls have the same mean and median
 
 
@@ -72,28 +73,27 @@ class Laps:
     counted: int = 1  # number of counted calls in a series
     made: int = 0  # number of counted calls
     preempted: int = 0  # number of counted calls that other work on the host preempted
-    _groups: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
+    _calm: list[int] = field(default_factory=list)
+    _all: list[int] = field(default_factory=list)
 
-    def level(self, times: Sequence[int], calm: Sequence[bool]) -> None:
-        """Adds the times of a turn's calls, in their order, to `uneven` and `crowded`. `calm` says which of them were not preempted. Short turns are
-        combined into groups of at least `GROUP` calls."""
-        for group, found, some in zip(
-            self._groups, (self.uneven, self.crowded), ([t for t, c in zip(times, calm, strict=True) if c], times), strict=True
-        ):
+    def level(self, times: Sequence[int], calm: Sequence[int]) -> None:
+        """Adds the times of a turn's calls, in their order, to `crowded`, and those of its `calm` calls, which were not preempted, to `uneven`. Short
+        turns are combined into groups of at least `GROUP` calls."""
+        for group, some, found in ((self._calm, calm, self.uneven), (self._all, times, self.crowded)):
             group += some
             if len(group) >= GROUP:
                 found.append(int(statistics.fmean(group) - statistics.median(group)))
                 group.clear()
 
     def crowds(self, other: Laps) -> bool:
-        """Returns whether these calls were preempted more often than another side's calls, which were timed in turn, so that chance does not explain
-        it. It is then the program's own threads that wait for each other, and its preempted calls cannot be left out of `uneven`."""
+        """Returns whether these calls were preempted more often than those of another side, which were timed in turn and hardly ever preempted, so
+        that chance does not explain it. It is then the program's own threads that wait for each other."""
         if not self.made or not other.made:
             return False
         share, usual = self.preempted / self.made, other.preempted / other.made
-        expected = (self.preempted + other.preempted) / (self.made + other.made)
-        error = (expected * (1 - expected) * (1 / self.made + 1 / other.made)) ** 0.5
-        return share - usual > 3 * error
+        whole = (self.preempted + other.preempted) / (self.made + other.made)
+        error = (whole * (1 - whole) * (1 / self.made + 1 / other.made)) ** 0.5
+        return usual <= QUIET and share - usual > 3 * error
 
     @property
     def within(self) -> list[int]:
@@ -121,7 +121,7 @@ def charge(program: Side, eager: Side) -> Charge:
     """Computes how much more time the program's calls need outside their interval than eager's do. It is the larger of two values: the sum over
     parts, since one part may naturally be shorter than eager's, and the total per call, since work may be hidden in a different place each time."""
     pairs = {name: (getattr(program.laps, name), getattr(eager.laps, name)) for name in PARTS}
-    if program.laps.crowds(eager.laps):
+    if program.laps.crowds(eager.laps):  # its preempted calls cannot be left out, because they may be the ones that work for the others
         pairs["uneven"] = program.laps.crowded, eager.laps.crowded
     least = {"remembered": LEAST_TURNS, "early": LEAST_TURNS, "uneven": LEAST_TURNS}
     pairs = {name: both for name, both in pairs.items() if min(map(len, both)) >= least.get(name, 1)}

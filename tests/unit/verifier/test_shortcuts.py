@@ -55,6 +55,12 @@ class Tried(Shortcuts):
     def _eager(self, changed):
         return self.eager
 
+    def _distributions(self):
+        return []
+
+    def _parameters(self):
+        pass
+
     def _weights(self):
         return WEIGHTS
 
@@ -184,3 +190,28 @@ def test_a_domain_that_the_task_refuses_is_left_out():
     assert Inputs([torch.ones(64)], lambda tensors: True)._inputs() is None
     changed = Inputs([torch.ones(64)], logs=True)._inputs()
     assert changed is None or (changed.draw(0)[0].tensors[0] > 0).all(), "nor may its outputs lose their numbers"
+
+
+def test_the_timed_object_is_tried_with_other_distributions_before_another_is_made():
+    tried = Tried([1.0], wrong="out[0]: off")
+    tried._distributions = lambda: [("negative", None), ("large", None)]
+    assert tried.after() == "" and tried.wrong == "out[0]: off" and "changed" not in tried.objects
+
+
+def test_parameters_are_those_that_were_loaded(monkeypatch):
+    entry = SimpleNamespace(name="weight", parameter=True, spec=SimpleNamespace(nbytes=8))
+    reference = SimpleNamespace(state=[entry], mutated=[], limits=SimpleNamespace(load=1.0))
+    binding = SimpleNamespace(how="loaded", of=lambda names: names)
+
+    def wrong(after, how="loaded", mutated=()):
+        tried = Tried([1.0])
+        reference.mutated, binding.how = list(mutated), how
+        tried.trials = SimpleNamespace(input_bytes=8, reference=reference, constructions=SimpleNamespace(binding=binding))
+        tried.timed.caller = SimpleNamespace(party=None)
+        entries = iter([(["weight"], [after]), (["weight"], [torch.ones(2, 3)])])
+        monkeypatch.setattr(module, "own_entries", lambda party, limit: next(entries))
+        Shortcuts._parameters(tried)
+        return tried.wrong
+
+    assert "changes its parameter weight" in wrong(torch.full((2, 3), 2.0)) and "changes" in wrong(torch.ones(3, 2))
+    assert wrong(torch.ones(3, 2).t()) == "" and wrong(torch.zeros(2, 3), "seeded") == "" and wrong(torch.zeros(2, 3), mutated=["weight"]) == ""
