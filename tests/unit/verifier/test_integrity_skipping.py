@@ -10,6 +10,7 @@ import pytest
 
 from verifier.integrity import skipping as module
 from verifier.integrity.skipping import Gone, Skipping
+from verifier.timing.series import Form
 
 
 class Patched(Skipping):
@@ -55,3 +56,12 @@ def test_one_program_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "TRIED", 3)
     skipping = Patched({f"f{number}" for number in range(20)})
     assert skipping.look({f"f{number}": 0.05 for number in range(20)}) == [] and skipping.tried == 3
+
+
+@pytest.mark.parametrize("seeded", [False, True])
+def test_calls_without_a_function_are_the_last_of_a_series(seeded):
+    """A program may use its own kernels in single calls alone."""
+    made = [Skipping._uses("inputs", rng, Form(2, 6, seeded)) for rng in range(6)]
+    assert [len(uses) for uses in made] == [3, 4, 5, 6, 7, 8]
+    assert all([use.counted for use in uses] == [False] * (len(uses) - 1) + [True] for uses in made)
+    assert all(use.rng == (rng if seeded else None) for rng, uses in enumerate(made) for use in uses)
