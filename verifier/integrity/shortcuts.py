@@ -31,13 +31,13 @@ from verifier.correctness.expectation import SHORT, Skipped
 from verifier.correctness.inputs import DISTRIBUTIONS, Domain, domains
 from verifier.correctness.trial_plan import Weights, other_weights
 from verifier.correctness.trials import Trials
-from verifier.correctness.weights import own_entries
 from verifier.float8 import steps, wide
 from verifier.integrity.timed_process import TimedProcess
 from verifier.judge.endings import Ended
 from verifier.judge.memory import large
 from verifier.judge.party_failure import PartyFailure
-from verifier.judge.session import ReferenceSession, Values
+from verifier.judge.session import ReferenceSession, Values, fetch
+from verifier.layout import read_specs
 from verifier.timing.blocks import median_ms
 from verifier.timing.call import Call
 from verifier.timing.outside import low
@@ -51,7 +51,7 @@ LEAST_NS = 20_000  # per call; a smaller difference may be noise
 EAGER_CALLS, EAGER_ROUNDS = 5, 3
 DISTRIBUTION = "heavy-tailed"
 OTHERS, SHORT_MS = 3, 50.0  # number of distributions for the timed object; length of a call above which there is one
-MOST_STATE = 64 << 20  # maximum total bytes of a state dict that is compared
+MOST_STATE = 64 << 20  # maximum total bytes of parameters that are compared
 Draw = Callable[[int], tuple[Values, int]]
 
 
@@ -173,19 +173,31 @@ class Shortcuts:
 
     def _parameters(self) -> None:
         """Finds a parameter that the program's calls have changed although the task's do not. Constructs the object again for comparison."""
-        reference, constructions, party = self.trials.reference, self.trials.constructions, self.timed.caller.party
+        reference, constructions = self.trials.reference, self.trials.constructions
         kept = [entry for entry in reference.state if entry.parameter and entry.name not in reference.mutated]
-        if not kept or self._seeded or sum(entry.spec.nbytes for entry in reference.state) > MOST_STATE:
+        if not kept or self._seeded or sum(entry.spec.nbytes for entry in kept) > MOST_STATE:
             return
-        limit = reference.limits.load
-        after = dict(zip(*own_entries(party, limit), strict=True))
+        names = constructions.binding.of([entry.name for entry in kept])
+        after = self._stored(names)
         self._own()
-        before = dict(zip(*own_entries(party, limit), strict=True))
-        for entry, name in zip(kept, constructions.binding.of([entry.name for entry in kept]), strict=True):
+        before = self._stored(names)
+        for entry, name in zip(kept, names, strict=True):
             then, now = before.get(name), after.get(name)
             if then is not None and (now is None or now.shape != then.shape or now.dtype != then.dtype or not same_values(now, then)):
                 self.wrong = f"the program changes its parameter {entry.name}, which the task does not: keep what is derived from it apart"
                 return
+
+    def _stored(self, names: list[str]) -> dict[str, torch.Tensor]:
+        """Reads those of the program's parameters that exist: a load hook may have put others in their place."""
+        party, limit, present = self.timed.caller.party, self.trials.limits.call, list(names)
+        while present:
+            answer = party.ask("state", {"names": present}, limit).message
+            if answer.get("specs") is not None:
+                return dict(zip(present, fetch(party, "state", read_specs(answer["specs"]), "held", limit), strict=True))
+            if answer.get("missing") not in present:
+                break
+            present.remove(answer["missing"])
+        return {}
 
     # What may change
 

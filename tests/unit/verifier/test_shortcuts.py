@@ -200,18 +200,27 @@ def test_the_timed_object_is_tried_with_other_distributions_before_another_is_ma
 
 def test_parameters_are_those_that_were_loaded(monkeypatch):
     entry = SimpleNamespace(name="weight", parameter=True, spec=SimpleNamespace(nbytes=8))
-    reference = SimpleNamespace(state=[entry], mutated=[], limits=SimpleNamespace(load=1.0))
+    reference = SimpleNamespace(state=[entry], mutated=[])
     binding = SimpleNamespace(how="loaded", of=lambda names: names)
 
     def wrong(after, how="loaded", mutated=()):
+        def ask(what, message, limit):
+            held = kept[0]
+            specs = [Spec.of(held[name]).model_dump(exclude_none=True) for name in message["names"]] if held.keys() >= {*message["names"]} else None
+            return SimpleNamespace(message={"specs": specs, "missing": next((name for name in message["names"] if name not in held), None)})
+
+        kept = [{} if after is None else {"weight": after}, {"weight": torch.ones(2, 3)}]
         tried = Tried([1.0])
+        tried._own = lambda: kept.pop(0)
         reference.mutated, binding.how = list(mutated), how
-        tried.trials = SimpleNamespace(input_bytes=8, reference=reference, constructions=SimpleNamespace(binding=binding))
-        tried.timed.caller = SimpleNamespace(party=None)
-        entries = iter([(["weight"], [after]), (["weight"], [torch.ones(2, 3)])])
-        monkeypatch.setattr(module, "own_entries", lambda party, limit: next(entries))
+        tried.trials = SimpleNamespace(
+            reference=reference, constructions=SimpleNamespace(binding=binding), limits=SimpleNamespace(call=1.0), input_bytes=8
+        )
+        tried.timed.caller = SimpleNamespace(party=SimpleNamespace(ask=ask))
+        monkeypatch.setattr(module, "fetch", lambda *_: list(kept[0].values()))
         Shortcuts._parameters(tried)
         return tried.wrong
 
-    assert "changes its parameter weight" in wrong(torch.full((2, 3), 2.0)) and "changes" in wrong(torch.ones(3, 2))
+    assert "changes its parameter weight" in wrong(torch.full((2, 3), 2.0))
+    assert "changes" in wrong(torch.ones(3, 2)) and "changes" in wrong(None) and "changes" in wrong(torch.ones(2, 3).half())
     assert wrong(torch.ones(3, 2).t()) == "" and wrong(torch.zeros(2, 3), "seeded") == "" and wrong(torch.zeros(2, 3), mutated=["weight"]) == ""
