@@ -212,29 +212,16 @@ def test_what_is_granted_to_a_lead_in_call_is_granted_once_per_series(counted, f
 
 
 def series_of(inner: Callable[[int], int], turns: int = 30, counted: int = 6, looked: int = -1, queued: Callable[[int], int] = lambda at: 0) -> Side:
-    """Builds a side from series; call n takes `inner(n)` microseconds and up to 2 more, and its threads wait for `queued(n)` microseconds. Two lead-in
-    calls that do not count precede each series."""
+    """Builds a side from series; call n takes `inner(n)` microseconds and up to 2 more, and its threads wait for `queued(n)` microseconds. Two
+    lead-in calls that do not count precede each series."""
     draws, made, number = random.Random(turns + counted), Side(None, None), 0  # type: ignore[arg-type]
+    use = Use(None, None, True, new=False)  # type: ignore[arg-type]
     for _ in range(turns):
         number += 2
+        times = [(inner(number + at) * US + draws.randrange(2 * US), queued(number + at) * US) for at in range(counted)]
         calls = [
-            Call(
-                ns,
-                ns,
-                10,
-                10,
-                None,
-                [],
-                [],
-                None,
-                [],
-                in_series=counted > 1,
-                use=Use(None, None, True, new=False),
-                looked=at == looked,
-                queued=queued(number + at) * US,
-            )
-            for at in range(counted)
-            for ns in [inner(number + at) * US + draws.randrange(2 * US)]
+            Call(ns, ns, 10, 10, None, [], [], None, [], in_series=counted > 1, use=use, looked=at == looked, queued=wait)
+            for at, (ns, wait) in enumerate(times)
         ]
         number += counted
         made.add(calls)
@@ -251,7 +238,7 @@ def test_work_for_later_calls_in_every_eighth_call_is_charged(every, counted, tu
 
 
 def test_a_program_does_not_preempt_itself():
-    """Its own threads crowd out the call that works for the next seven, so that it looks preempted. On a busy host, eager's calls are preempted too."""
+    """Its own threads crowd out the call that works for the next seven. On a busy host, eager's calls are preempted too."""
     program = series_of(lambda at: 600 if at % 8 == 3 else 20, queued=lambda at: 500 if at % 8 == 3 else 0)
     found = charge(program, series_of(lambda at: 50))
     assert found.part == "uneven" and found.ns > 50 * US
