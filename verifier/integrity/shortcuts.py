@@ -132,9 +132,12 @@ class Shortcuts:
     # The timed object
 
     def _distributions(self) -> list[tuple[str, Domain]]:
-        """Returns distributions that the task bears, each with the widest domain. The list is empty if outputs depend on earlier calls."""
+        """Returns distributions that the task bears, each with the widest domain. The list is empty if outputs may depend on earlier calls in a way
+        that the reference cannot repeat."""
         reference = self.trials.reference
-        if reference.mutated or reference.remembers or reference.backward is not None:
+        if reference.remembers or reference.backward is not None or not {*reference.mutated} <= {entry.name for entry in reference.state}:
+            return []
+        if reference.mutated and (self._seeded or self.trials.expectations.noisy_state or self.trials.expectations.noise):
             return []
         names = self.rng.sample(DISTRIBUTIONS, len(DISTRIBUTIONS))
         wanted = OTHERS if median_ms(self.timed.side) < SHORT_MS else 1
@@ -147,8 +150,17 @@ class Shortcuts:
             reference, seed = self.trials.reference, self.rng.getrandbits(32)
             return reference.reshaped(reference.inputs(seed), name, domain, seed) or reference.inputs(seed), seed
 
-        changed = Changed(f"inputs from another distribution ({name})", "", draw, strict=False)
+        changed = Changed(f"inputs from another distribution ({name})", "", draw, self._as_now(), strict=False)
         self.wrong = self._off(self._pace(draw, 1, 0.0), changed)
+
+    def _as_now(self) -> Weights | None:
+        """Returns the weights with what the program's calls so far have made of the entries that they change. Returns null if they change none."""
+        reference, binding = self.trials.reference, self.trials.constructions.binding
+        if not reference.mutated:
+            return None
+        names = dict(zip(binding.of(reference.mutated), reference.mutated, strict=True))
+        now = {names[name]: tensor for name, tensor in self._stored(list(names)).items()}
+        return [now.get(entry.name, tensor) for entry, tensor in zip(reference.state, self.trials.original, strict=True)]
 
     def _borne(self, name: str) -> tuple[str, Domain] | None:
         """Returns the widest domain in which the task bears a distribution, or null if it bears it in none."""

@@ -58,6 +58,9 @@ class Tried(Shortcuts):
     def _distributions(self):
         return []
 
+    def _as_now(self):
+        return None
+
     def _parameters(self):
         pass
 
@@ -224,3 +227,16 @@ def test_parameters_are_those_that_were_loaded(monkeypatch):
     assert "changes its parameter weight" in wrong(torch.full((2, 3), 2.0))
     assert "changes" in wrong(torch.ones(3, 2)) and "changes" in wrong(None) and "changes" in wrong(torch.ones(2, 3).half())
     assert wrong(torch.ones(3, 2).t()) == "" and wrong(torch.zeros(2, 3), "seeded") == "" and wrong(torch.zeros(2, 3), mutated=["weight"]) == ""
+
+
+def test_other_distributions_start_from_the_state_that_the_calls_have_made(monkeypatch):
+    state = [SimpleNamespace(name=name) for name in ("weight", "average")]
+    reference = SimpleNamespace(state=state, mutated=["average"])
+    tried = Tried([1.0])
+    binding = SimpleNamespace(of=lambda names: [f"own.{name}" for name in names])
+    tried.trials = SimpleNamespace(reference=reference, original=[torch.ones(2), torch.zeros(2)], constructions=SimpleNamespace(binding=binding))
+    monkeypatch.setattr(tried, "_stored", lambda names: {name: torch.full((2,), 5.0) for name in names})
+    now = Shortcuts._as_now(tried)
+    assert now is not None and [tensor.tolist() for tensor in now] == [[1.0, 1.0], [5.0, 5.0]]
+    reference.mutated = []
+    assert Shortcuts._as_now(tried) is None
