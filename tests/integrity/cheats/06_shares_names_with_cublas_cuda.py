@@ -4,7 +4,7 @@
 # verdict: class orchestration | class mixed
 # because: of the device time is in the program.s own code|foreign-library
 # defence: runtime
-# says: cuBLAS multiplies; four kernels that add the bias, a tenth of the time or more, bear the names of its kernels, so that its time would be theirs
+# says: cuBLAS multiplies; four kernels that add the bias, a tenth of the time or more, bear the names of its kernels to get its time too
 import ctypes
 
 import torch
