@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from verifier.correctness.inputs import vary
-from verifier.integrity import shortcuts as module
-from verifier.integrity.shortcuts import Changed, Pace, Shortcuts
+from verifier.integrity import as_timed
+from verifier.integrity.further_calls import FEW, Changed, Pace
+from verifier.integrity.shortcuts import Shortcuts
 from verifier.judge.endings import Ended
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import Values
@@ -44,7 +45,7 @@ class Tried(Shortcuts):
 
     def _pace(self, draw, turns, until):
         pace, known = Pace(), self.turns[self.changed]
-        while pace.turns < turns and (pace.turns < module.FEW or pace.quickest > until):
+        while pace.turns < turns and (pace.turns < FEW or pace.quickest > until):
             pace.quickest = min(pace.quickest, MS * known[min(pace.turns, len(known) - 1)])
             pace.turns += 1
         return pace
@@ -220,7 +221,7 @@ def test_parameters_are_those_that_were_loaded(monkeypatch):
             reference=reference, constructions=SimpleNamespace(binding=binding), limits=SimpleNamespace(call=1.0), input_bytes=8
         )
         tried.timed.caller = SimpleNamespace(party=SimpleNamespace(ask=ask))
-        monkeypatch.setattr(module, "fetch", lambda *_: list(kept[0].values()))
+        monkeypatch.setattr(as_timed, "fetch", lambda *_: list(kept[0].values()))
         Shortcuts._parameters(tried)
         return tried.wrong
 
