@@ -152,7 +152,8 @@ class Observation:
                 raise Gone
             yield other
 
-        skipping = Skipping(self.trials, lambda: subject, patch, self.rng, self.call_ms, self.form)
+        turns = self.timed.caller.turned
+        skipping = Skipping(self.trials, lambda: subject, patch, self.rng, self.call_ms, self.form, turns)
         seen.needless = [name for short in skipping.look(shares) for name in names[short]]
         if untried:
             seen.unskipped = f"{', '.join(sorted(set(untried))[:6])}: neither its machine code nor its source could be changed"

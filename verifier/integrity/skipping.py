@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -28,6 +29,7 @@ from verifier.timing.series import Form, Use
 DISTRIBUTIONS = ("", "heavy-tailed", "negative", "large")  # input distributions for which a function may be needed; "" means the task's own
 TRIED = 24  # maximum number of patched programs
 SMALL = 0.04  # share of a group of functions below which the group is not split
+AGE_SECONDS = 0.2  # time limit for the turns that make an object as old as the timed one
 PATIENCE, PATIENCE_SECONDS = 20.0, 2.0  # time limits, relative and absolute; if a call without a function exceeds them, that function is needed
 
 
@@ -47,6 +49,7 @@ class Skipping:
     rng: random.Random
     call_ms: float
     form: Form | None = None
+    turns: int = 0  # number of turns that the timed object has made
     needless: list[str] = field(default_factory=list)
     tried: int = 0
     _weights: list[torch.Tensor] | None = None
@@ -143,7 +146,22 @@ class Skipping:
             self._ready[id(subject)] = subject
             if not self._moves:
                 self._call(subject, self.trials.reference.inputs(self.rng.getrandbits(32)), 1)
+            if self.tried == 1:
+                self._age(subject)
         return subject
+
+    def _age(self, subject: Subject) -> None:
+        """Makes about as many turns as the timed object has made. For the largest function alone, this must suffice to show what is done by older
+        objects in its place."""
+        begin, caller, form = time.monotonic(), subject.caller, self.form
+        if form is None or caller is None:
+            return
+        values, rng = self.trials.reference.inputs(self.rng.getrandbits(32)), self.rng.getrandbits(32)
+        uses = [Use(values, rng if form.seeded else None, counted=at >= form.lead, new=False) for at in range(form.calls)]
+        for _ in range(self.turns):
+            if time.monotonic() - begin > AGE_SECONDS:
+                break
+            caller.turn(uses, in_series=True)
 
     def _equal(self, patched: Call, plain: Call) -> bool:
         if patched.inputs_intact != plain.inputs_intact or len(patched.outputs) != len(plain.outputs):

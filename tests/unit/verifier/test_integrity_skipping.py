@@ -65,3 +65,15 @@ def test_calls_without_a_function_are_the_last_of_a_series(seeded):
     assert [len(uses) for uses in made] == [3, 4, 5, 6, 7, 8]
     assert all([use.counted for use in uses] == [False] * (len(uses) - 1) + [True] for uses in made)
     assert all(use.rng == (rng if seeded else None) for rng, uses in enumerate(made) for use in uses)
+
+
+def test_for_the_largest_function_the_object_is_as_old_as_the_timed_one():
+    made = []
+    caller = SimpleNamespace(turn=lambda uses, in_series: made.append(len(uses)))
+    skipping = Patched(set())
+    skipping.form, skipping.turns = Form(2, 6), 5
+    skipping._age(SimpleNamespace(caller=caller))
+    assert made == [8] * 5
+    skipping.form = None
+    skipping._age(SimpleNamespace(caller=caller))
+    assert len(made) == 5
