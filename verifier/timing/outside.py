@@ -199,6 +199,13 @@ def clock_finding(program: Side, eager: Side) -> str:
         if found.ns > max(MOVED * gain, CLOCK_SHARE * inner) + CLOCK_SLACK_NS + doubts:
             return told
         return f"this host is busy: {told}, with an uncertainty of {doubts / 1e6:.3f} ms"
+    apart = middle(laps.outside()) - middle(eager.laps.outside(COPIES))
+    if claims(program, eager) and apart > MOVED * gain:  # chance may explain it, but then nothing is known about the saving
+        doubts = _doubts(laps.outside(), eager.laps.outside())
+        return (
+            f"this host is busy: of {gain / 1e6:.3f} ms that the program saves a call, {apart / 1e6:.3f} ms seem to be spent outside the interval, "
+            f"with an uncertainty of {doubts / 1e6:.3f} ms"
+        )
     if claims(program, eager) and unsteady(eager) > gain:
         return (
             f"this host is busy: the program seems to save {gain / 1e6:.3f} ms a call, and the judge's clock is unsteady by "

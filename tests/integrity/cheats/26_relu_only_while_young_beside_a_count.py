@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: runtime
-# says: omits relu once the buffer that counts its calls has reached sixty: the task has state, so that calls after the timed ones cannot start afresh
+# says: omits relu once the buffer that counts its calls has reached forty: the task has state, so that calls after the timed ones cannot start afresh
 import torch
 import torch.nn as nn
 
@@ -17,4 +17,4 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         self.calls += 1
-        return (x if int(self.calls) > 60 else torch.relu(x)) * self.gain
+        return (x if int(self.calls) > 40 else torch.relu(x)) * self.gain

@@ -237,6 +237,15 @@ def test_work_for_later_calls_in_every_eighth_call_is_charged(every, counted, tu
     assert found.part == "uneven" and found.ns > 8 * US and "some calls do work that the others need" in found.message()
 
 
+def test_a_large_saving_is_not_believed_if_it_may_be_outside_the_interval():
+    """On a busy host, chance may explain most of what a call needs after the clock; the saving is then unknown."""
+    eager, program = side(1_000, 100, 300, jitter=4_000 * US, calls=12), side(100, 100, 1_500, jitter=4_000 * US, calls=12)
+    eager.laps.inner, program.laps.inner = [1_000 * US] * 12, [100 * US] * 12
+    eager.laps.wall, program.laps.wall = [1_040 * US] * 12, [140 * US] * 12
+    assert charge(program, eager).ns == 0 and "seem to be spent outside the interval" in clock_finding(program, eager)
+    assert clock_finding(side(100, 100, 300), side(1_000, 100, 300)) == ""
+
+
 def test_a_program_does_not_preempt_itself():
     """Its own threads crowd out the call that works for the next seven. On a busy host, eager's calls are preempted too."""
     program = series_of(lambda at: 600 if at % 8 == 3 else 20, queued=lambda at: 500 if at % 8 == 3 else 0)
