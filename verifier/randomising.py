@@ -13,21 +13,25 @@ from verifier import float8
 
 FAINT = 0.05  # spread of the values drawn for a weight whose elements are all equal
 UNSEEN = 1e-3  # root mean square below which a parameter's own values hide whatever they scale
+FLIPPED = 0.25  # share of a weight's elements that change their sign if all of them have the same one
 CLOSED = 4.0  # root mean square above which values of one sign may close a gate (a sigmoid, a softmax)
 
 
-def randomised(name: str, tensor: torch.Tensor, parameter: bool, generator: torch.Generator, wide: bool = True) -> torch.Tensor | None:
+def randomised(
+    name: str, tensor: torch.Tensor, parameter: bool, generator: torch.Generator, wide: bool = True, flips: bool = True
+) -> torch.Tensor | None:
     """Draws random values for a floating-point or complex parameter or buffer. Returns null for integers and masks, which stay unchanged. Variances
-    stay positive. With `wide`, zeros and signs change too; otherwise they are preserved."""
+    stay positive. With `wide`, zeros and signs change too; otherwise they are preserved. Without `flips`, parameters whose elements all have the same
+    sign keep it."""
     if tensor.is_complex():
         if not parameter and tensor.numel() and _mask(tensor):
             return None
-        parts = randomised(name, torch.view_as_real(tensor.resolve_conj()), True, generator, wide)
+        parts = randomised(name, torch.view_as_real(tensor.resolve_conj()), True, generator, wide, flips)
         return None if parts is None else torch.view_as_complex(parts)
     if not tensor.is_floating_point() or not tensor.numel():
         return None
     if tensor.dtype in float8.TYPES:
-        drawn = randomised(name, float8.wide(tensor), parameter, generator, wide)
+        drawn = randomised(name, float8.wide(tensor), parameter, generator, wide, flips)
         return None if drawn is None else float8.narrowed(drawn, tensor.dtype)
     uniform = torch.rand(tensor.shape, generator=generator, dtype=torch.float32, device=generator.device).to(tensor.device)
     if name.endswith("running_var"):
@@ -46,6 +50,9 @@ def randomised(name: str, tensor: torch.Tensor, parameter: bool, generator: torc
     scaled = tensor.float() * (0.5 + uniform)
     if wide:
         scaled += 0.2 * (size or 0.5) * (uniform - 0.5)
+        if flips and parameter and _one_sign(tensor):
+            chosen = torch.rand(tensor.shape, generator=generator, dtype=torch.float32, device=generator.device).to(tensor.device) < FLIPPED
+            scaled = torch.where(chosen, -scaled, scaled)
     elif not parameter:  # a table whose values are meaningful only within a range
         scaled = scaled.clamp(float(tensor.min()), float(tensor.max()))
     return scaled.to(tensor.dtype)
@@ -73,8 +80,10 @@ def _faint(tensor: torch.Tensor, size: float, parameter: bool) -> bool:
 
 
 def _closed(tensor: torch.Tensor, size: float) -> bool:
-    if size <= CLOSED:
-        return False
+    return size > CLOSED and _one_sign(tensor)
+
+
+def _one_sign(tensor: torch.Tensor) -> bool:
     low, high = torch.aminmax(tensor)
     return bool(low > 0) or bool(high < 0)
 

@@ -60,9 +60,9 @@ def products_note(names: Iterable[str], figures: DeviceFigures) -> str:
     return (
         f"For `{SPLIT}` by three of fp16, each row of an operand (or its part in a block of K, in an epilogue that holds no whole row) is scaled by "
         "an exact power of two and cut into two halves, which take as many bytes as fp32. A mixture of experts with rows scaled so, whose "
-        "accumulator was emptied after every 32 elements of K (K of 1,024 and 2,816), erred by 15 % of its bound; longer sums were not measured. The Coder "
-        "gets device functions and layouts for wgmma of 64 by 128 (TF32 with A in registers, fp16 with both operands in shared memory), and none for "
-        "mma.sync, clusters, bulk copies (TMA) or mbarriers."
+        "accumulator was emptied after every 32 elements of K (K of 1,024 and 2,816), erred by 15 % of its bound; longer sums were not "
+        "measured. The Coder gets device functions and layouts for wgmma of 64 by 128 (TF32 with A in registers, fp16 with both operands in "
+        "shared memory), and none for mma.sync, clusters, bulk copies (TMA) or mbarriers."
     )
 
 

@@ -1,12 +1,13 @@
 """Non-tensor arguments: numbers, flags, words, members of the task's enumerations, and None.
 
 They are the same in every draw of the task's inputs, so a program could hard-code them. Each is replaced in a separate trial, because a task may
-reject a different number of heads but accept a different window.
+reject a different number of heads but accept a different window. Other numbers are drawn at random: a program could know a fixed one as well.
 """
 
 from __future__ import annotations
 
 import ast
+import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,10 +21,11 @@ from verifier.judge.memory import large
 from verifier.judge.session import Values
 from verifier.layout import Spec
 
-EACH = 6  # maximum number of arguments of one kind that are replaced, one at a time
+EACH = 6  # number of arguments of one kind that are replaced one at a time; any further ones are replaced together
 WORDS = 6  # maximum number of other words that are tried
 LIKE = 2  # number of inputs whose shape is used to draw a value for None
-SMALLER = 0.75  # factor by which a float is multiplied
+SMALLER = (0.4, 0.9)  # range of the factor by which a float is multiplied: most tasks accept a smaller slope, share or epsilon
+NEAR = 4  # divisor: an integer first moves towards zero by at most this part of itself
 _FAMILIES = (  # words that torch's own functions accept
     ("mean", "sum", "none"),
     ("none", "tanh"),
@@ -117,14 +119,19 @@ def replaced(tree: Any, path: Path, node: Any) -> Any:
     return {key: replaced(item, tuple(rest), node) if key == step else item for key, item in tree.items()}
 
 
-def alternatives(tree: Any, source: str) -> Iterator[tuple[str, list[Callable[[Values, int], Values | None]]]]:
+def alternatives(tree: Any, source: str, draws: random.Random) -> Iterator[tuple[str, list[Callable[[Values, int], Values | None]]]]:
     """Yields the name of each trial, and the functions that can replace the argument, most promising first. Each function takes the inputs and a
-    seed, and returns null if it has no replacement for them. `source` is the task's source."""
+    seed, and returns null if it has no replacement for them. `source` is the task's source; `draws` draws the other numbers."""
     found = places(tree)
     for kind, name in KINDS.items():
         same = [place for place in found if place.kind is kind]
         for place in same[:EACH]:
-            yield name if len(same) == 1 else f"{name} ({_called(place, tree)})", list(_ways(place, source))
+            yield name if len(same) == 1 else f"{name} ({_called(place, tree)})", list(_ways(place, source, draws))
+        others = (
+            [] if kind is type(None) else [(place.path, other) for place in same[EACH:] for other in other_values(place.value, source, draws)[:1]]
+        )
+        if others:
+            yield f"{name} (the others)", [partial(_values_at, others)]
 
 
 def _called(place: Place, tree: Any) -> str:
@@ -139,26 +146,32 @@ def _called(place: Place, tree: Any) -> str:
     return f"argument {place.argument}"
 
 
-def _ways(place: Place, source: str) -> Iterator[Callable[[Values, int], Values | None]]:
+def _ways(place: Place, source: str, draws: random.Random) -> Iterator[Callable[[Values, int], Values | None]]:
     if place.value is None:
         for like in range(LIKE):
             for draw in (_numbers, _row, _flags):
                 yield partial(_tensor_at, place.path, like, draw)
         return
-    for other in other_values(place.value, source):
-        yield partial(_value_at, place.path, other)
+    for other in other_values(place.value, source, draws):
+        yield partial(_values_at, [(place.path, other)])
 
 
-def other_values(value: bool | int | float | str | Member, source: str = "") -> list[Any]:
-    """Returns values that the task may accept instead. An integer may be a dimension, a size or an index. In most tasks, the next integer towards
-    zero is valid in each of these roles, and half or twice the integer divides the same sizes as the integer itself."""
+def other_values(value: bool | int | float | str | Member | None, source: str, draws: random.Random) -> list[Any]:
+    """Returns values that the task may accept instead. An integer may be a dimension, a size or an index. In most tasks, an integer somewhat nearer
+    to zero is valid in each of these roles, the next one in nearly all, and half or twice the integer divides the same sizes as the integer itself.
+    """
+    if value is None:
+        return []
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int):
-        near = [value - 1 if value > 0 else value + 1, *([int(value / 2), 2 * value] if abs(value) > 1 else [])]
+        step = draws.randint(1, max(abs(value) // NEAR, 1))
+        near = [value - step, value - 1] if value > 0 else [value + step, value + 1]
+        near += [int(value / 2), 2 * value] if abs(value) > 1 else []
         return [other for other in dict.fromkeys(near) if other != value]
     if isinstance(value, float):
-        return [value * SMALLER if value else SMALLER]
+        factor = draws.uniform(*SMALLER)
+        return [value * factor if value else factor]
     if isinstance(value, Member):
         return [other for other in _members(value.of, source) if other != value]
     return [word for word in dict.fromkeys([*_family(value), *words(source)]) if word != value][:WORDS]
@@ -194,9 +207,11 @@ def _texts(node: ast.AST) -> list[str]:
     return [one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
 
 
-def _value_at(path: Path, other: Any, values: Values, seed: int) -> Values | None:
-    node = other.node if isinstance(other, Member) else {"v": other}
-    return Values(replaced(values.tree, path, node), values.specs, values.tensors, values.arena)
+def _values_at(others: list[tuple[Path, Any]], values: Values, seed: int) -> Values | None:
+    tree = values.tree
+    for path, other in others:
+        tree = replaced(tree, path, other.node if isinstance(other, Member) else {"v": other})
+    return Values(tree, values.specs, values.tensors, values.arena)
 
 
 def _tensor_at(path: Path, like: int, draw: Callable[[torch.Tensor, torch.Generator], torch.Tensor], values: Values, seed: int) -> Values | None:

@@ -72,7 +72,7 @@ def vary(name: str, tensors: Sequence[torch.Tensor], within: Domain | Sequence[D
             real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
             changed = _vary_floats(name, real, domain.floats, generator) or changed
         elif domain.discrete != "own":
-            other = _other(name, tensor, domain.discrete, generator)
+            other = _other(name, tensor, domain.discrete, _labels(tensor, tensors), generator)
             changed = changed or not torch.equal(other, tensor)
             tensor.copy_(other)
     return changed
@@ -220,10 +220,19 @@ def other_constant(tensor: torch.Tensor, generator: torch.Generator) -> torch.Te
     return None if torch.equal(other, tensor) else other
 
 
-def _other(name: str, tensor: torch.Tensor, how: Discrete, generator: torch.Generator) -> torch.Tensor:
+def _other(name: str, tensor: torch.Tensor, how: Discrete, labels: bool, generator: torch.Generator) -> torch.Tensor:
     if how == "permuted":
-        return tensor if _offsets(tensor) else _shuffled(tensor, generator)
-    return _drawn_bits(name, tensor, generator) if tensor.dtype == torch.bool else _drawn_integers(name, tensor, generator)
+        return tensor if _offsets(tensor) and not labels else _shuffled(tensor, generator)
+    return _drawn_bits(name, tensor, generator) if tensor.dtype == torch.bool else _drawn_integers(name, tensor, labels, generator)
+
+
+def _labels(tensor: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:
+    """Returns whether integers label the rows of another input, one by one (segments, clusters). In ascending order, they look like offsets, but any
+    other order is as valid. The last of some offsets is the number of rows, which no label of a row reaches."""
+    if tensor.dim() != 1 or not tensor.numel():
+        return False
+    rows = {other.shape[0] for other in inputs if other is not tensor and other.dim()}
+    return tensor.numel() in rows and int(tensor.max()) not in rows
 
 
 def _shuffled(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -231,11 +240,11 @@ def _shuffled(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return tensor.flatten()[order].view(tensor.shape)
 
 
-def _drawn_integers(name: str, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def _drawn_integers(name: str, tensor: torch.Tensor, labels: bool, generator: torch.Generator) -> torch.Tensor:
     low, high = int(tensor.min()), int(tensor.max())
     if low == high:
         return _lower(name, tensor, low, generator)
-    if _offsets(tensor):
+    if _offsets(tensor) and not labels:
         # These are boundaries between consecutive parts. If they did not ascend, they could point outside the tensor that they index.
         inner = _between(low, high, _uniform(tensor.shape, generator), tensor).sort().values
         inner[0], inner[-1] = low, high
@@ -271,7 +280,8 @@ def _lower(name: str, tensor: torch.Tensor, number: int, generator: torch.Genera
             made[index] = number // 2
         return made
     part = _uniform(tensor.shape if tensor.numel() >= FEW else (1,) * tensor.dim(), generator)
-    lower = (number // 2 + (part.double() * (number - number // 2)).floor().to(torch.int64)).clamp_(1, number - 1)
+    least = number // 2 if name == "heavy-tailed" else 1
+    lower = (least + (part.double() * (number - least)).floor().to(torch.int64)).clamp_(1, number - 1)
     return lower.to(tensor.device, tensor.dtype).expand(tensor.shape).clone()
 
 

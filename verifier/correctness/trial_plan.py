@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 
 from verifier.correctness.arguments import alternatives
+from verifier.correctness.bounds import position
 from verifier.correctness.expectation import Expectations, Expected
 from verifier.correctness.inputs import DISTRIBUTIONS, MIXED, Domain, changeable, concentrate, domains, on_a_grid, one_element, other_constant
 from verifier.correctness.not_a_number import NAME
@@ -19,7 +20,7 @@ from verifier.judge.session import ReferenceSession, Values
 from verifier.randomising import randomised
 
 Weights = list[torch.Tensor]
-Kind = Literal["own", "distribution", "equal numbers", "weights", "not a number", "numbers", "constructed again"]
+Kind = Literal["own", "distribution", "equal numbers", "empty rows", "weights", "not a number", "numbers", "constructed again"]
 Width = tuple[bool, bool, bool]  # the last arguments of `other_weights`
 EQUAL = "equal numbers"
 AGAIN = "the first inputs, constructed again"
@@ -77,6 +78,7 @@ class TrialPlan:
         yield self._task_inputs("task inputs 2", fresh=False)
         first = self.first_inputs()
         within, changes, floating = domains(first.tensors), changeable(first.tensors), any(spec.floating for spec in first.specs)
+        masked = [at for at, tensor in enumerate(first.tensors) if tensor.dtype == torch.bool and tensor.dim() > 1 and tensor.numel()]
         if len(within) > 1 and sum(tensor.numel() > 0 for tensor in first.tensors) > 1:
             within.insert(1, MIXED)
         del first
@@ -86,6 +88,8 @@ class TrialPlan:
             yield self._equal_numbers()
         if floating and self._averages(expectations):
             yield self._one_number()
+        if masked:
+            yield self._empty_rows(masked)
         if expectations.first is not None:
             for indices in changes:
                 yield self._one_element(indices, len(changes), wide=bool(within) and not self.refused.get(within[0]))
@@ -94,7 +98,7 @@ class TrialPlan:
             yield Step("the first inputs elsewhere", self._seed(), [Way(self.first_inputs)], known=known)
             if not moves:
                 yield self._not_a_number()
-            for name, changes_of in alternatives(expectations.first.values.tree, reference.source):
+            for name, changes_of in alternatives(expectations.first.values.tree, reference.source, self.draws):
                 seed = self._seed()
                 yield Step(name, seed, [Way(partial(self._replaced, change, seed)) for change in changes_of], "numbers", needed=True)
         if weighted:
@@ -168,11 +172,23 @@ class TrialPlan:
         ways = [Way(partial(draw, True)), Way(partial(draw, False), detail="range kept")]
         return Step(EQUAL, seed, ways, "equal numbers", fresh=False, needed=True)
 
+    def _empty_rows(self, indices: list[int]) -> Step:
+        """Makes one row of each mask entirely false and another one entirely true. No distribution does, because many tasks have no result for such a
+        row; those that do have code for it."""
+        seed = self._seed()
+
+        def draw() -> Values:
+            values = self.first_inputs()
+            tensors = [with_empty_row(tensor, seed) if at in indices else tensor for at, tensor in enumerate(values.tensors)]
+            return Values(values.tree, values.specs, tensors)
+
+        return Step("a row without any", seed, [Way(draw)], "empty rows", fresh=False, needed=True)
+
     @staticmethod
     def _averages(expectations: Expectations) -> bool:
-        """Returns whether all floating-point outputs have so few elements that nothing but their largest errors is compared."""
-        outputs = [spec for spec in expectations.first.outputs.specs if spec.inexact] if expectations.first is not None else []
-        return bool(outputs) and all(spec.numel < LEAST for spec in outputs)
+        """Returns whether any floating-point output has so few elements that nothing but their largest error is compared."""
+        outputs = expectations.first.outputs.specs if expectations.first is not None else []
+        return any(spec.inexact and spec.numel < LEAST for spec in outputs)
 
     def _one_number(self) -> Step:
         seed = self._seed()
@@ -229,6 +245,15 @@ def other_weights(
             other = other_constant(tensor, generator)
         by_name[entry.name] = tensor.clone() if other is None else other
     return list(by_name.values())
+
+
+def with_empty_row(mask: torch.Tensor, seed: int) -> torch.Tensor:
+    """Returns a copy of a mask in which one row is entirely false and, if there are others, one of them entirely true."""
+    made, draws = mask.clone(), random.Random(seed)
+    rows = mask.numel() // mask.shape[-1]
+    for row, kept in zip(draws.sample(range(rows), min(rows, 2)), (False, True), strict=False):
+        made[position(row, tuple(mask.shape[:-1]))] = kept
+    return made
 
 
 def changed_elements(values: Values, indices: list[int], seed: int, wide: bool) -> Values | None:

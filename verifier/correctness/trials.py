@@ -253,7 +253,7 @@ class Trials(Calls):
     def _assumed(self, step: Step, plan: TrialPlan, subject: Subject, verdict: Verdict) -> str:
         """Explains why a program that fails with other weights is wrong, unless it only transforms its weights in the constructor. Such a program
         fails with any loaded weights. By contrast, a program that assumes a zero bias or a scale of one is correct as long as these stay
-        unchanged."""
+        unchanged, and one that assumes positive gains, as long as all signs do."""
         names = [entry.name for entry in self.reference.state]
         constant = plan.constants
         fixed = [i for i, entry in enumerate(self.reference.state) if hides(self.original[i], entry.parameter) or i in constant]
@@ -265,6 +265,9 @@ class Trials(Calls):
                 return said
             if same and self._right_with(same, step, plan, subject, verdict):
                 return said
+        narrow = [way for way in step.ways if way.wide is not None and not way.wide[0]]
+        if self.borne is not None and self.borne[0] and self._right_with([], replace(step, ways=narrow), plan, subject, verdict):
+            return "it takes the signs for granted that the constructor gives to the weights"
         return ""
 
     def _right_with(self, kept: list[int], step: Step, plan: TrialPlan, subject: Subject, verdict: Verdict) -> bool:

@@ -20,6 +20,7 @@ class Evidence(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     kernels: list[ObservedKernel] = Field(default=[], max_length=256)  # the judge decides `own` and `share`
+    beside: list[tuple[int, int, float]] = Field(default=[], max_length=512)  # GPU: two kernels, by number, and the time for which both ran
     wall_ms: float | None = None  # CPU: time of a call under the profiler
     recorded: int = 0  # GPU: number of calls in the timed form whose device work was recorded
     host_ms: float = 0.0  # GPU: time until forward returned in such a call, including the cost of recording

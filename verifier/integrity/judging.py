@@ -262,13 +262,30 @@ def _on_gpu(judged: Judged, evidence: Evidence, source: str, built: list[Library
     for flag in (True, False):
         some = [kernel for kernel in evidence.kernels if ((kernel.name, kernel.via) in launched_by_library) is flag]
         decided += classified(some, own, [kernel.name for kernel in some] if flag else ())[0]
-    total = sum(kernel.ms for kernel in decided)
+    shared = _beside_library(evidence, decided)
+    alone = {id(kernel): max(kernel.ms - shared.get((kernel.name, kernel.via), 0.0), 0.0) for kernel in decided}
+    total = sum(alone.values())
     judged.kernels = sorted(
-        (kernel.model_copy(update={"share": kernel.ms / total if total else 0.0}) for kernel in decided), key=lambda kernel: -kernel.ms
+        (kernel.model_copy(update={"share": alone[id(kernel)] / total if total else 0.0}) for kernel in decided), key=lambda kernel: -kernel.ms
     )
     judged.own_share = sum(kernel.share for kernel in judged.kernels if kernel.own) if total else None
     judged.reason = "" if total else "CUPTI saw nothing run on the device"
     return own.defined, {own.short(kernel.name) for kernel in judged.kernels if kernel.own}
+
+
+def _beside_library(evidence: Evidence, decided: list[ObservedKernel]) -> dict[tuple[str, str], float]:
+    """Returns, for each own kernel, the milliseconds for which a library's kernel ran at the same time. This time is the library's: a kernel that
+    spins until a library's result is there runs for as long."""
+    own = {(kernel.name, kernel.via) for kernel in decided if kernel.own}
+    rows = [(kernel.name, kernel.via) for kernel in evidence.kernels]
+    found: dict[tuple[str, str], float] = {}
+    for one, other, ms in evidence.beside:
+        if max(one, other) >= len(rows) or min(one, other) < 0 or ms < 0:
+            continue
+        for mine, theirs in ((rows[one], rows[other]), (rows[other], rows[one])):
+            if mine in own and theirs not in own and not theirs[0].startswith(("Memcpy", "Memset")):
+                found[mine] = found.get(mine, 0.0) + ms
+    return found
 
 
 def _on_cpu(judged: Judged, evidence: Evidence, source: str, built: list[Library]) -> tuple[frozenset[str], set[str]]:

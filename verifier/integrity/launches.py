@@ -166,6 +166,17 @@ def _within(ranges: list[tuple[float, float]], when: float) -> int | None:
     return next((number for number, (begin, end) in enumerate(ranges) if begin <= when <= end), None)
 
 
+def beside(launches: Iterable[Launch]) -> dict[tuple[Launch, Launch], float]:
+    """Returns the time in milliseconds for which two launches ran at the same time, for each pair that did."""
+    found: dict[tuple[Launch, Launch], float] = {}
+    running: list[Launch] = []
+    for launch in sorted(launches, key=lambda one: one.start):
+        running = [one for one in running if one.end > launch.start]
+        found |= {(one, launch): (min(one.end, launch.end) - launch.start) / 1e3 for one in running}
+        running.append(launch)
+    return found
+
+
 def union(spans: Iterable[tuple[float, float]]) -> float:
     """Returns the total length covered by intervals that may overlap."""
     total, reached = 0.0, float("-inf")

@@ -99,7 +99,7 @@ class Observation:
         runner.ask("record", {"on": True}, limit)
         made, wanted = 0, 1 if replaying.slow else self.rng.randint(*RECORDED)
         while made < wanted:
-            made += len(replaying.turn(again=not made))
+            made += len(replaying.turn(again=not made, recorded=True))
         answer = runner.ask("record", {"on": False}, limit).message.get("evidence")
         replaying.turn(again=True)
         return answer if isinstance(answer, dict) else {"failure": "the runner's record is malformed"}

@@ -24,7 +24,7 @@ from torch.profiler import record_function
 
 from verifier.float8 import wide
 from verifier.integrity.blocked import compiled_graphs, settings, watch
-from verifier.integrity.launches import CALL, HANDOVER, Launch, Seen, read_launches
+from verifier.integrity.launches import CALL, HANDOVER, Launch, Seen, beside, read_launches
 from verifier.layout import encode
 from verifier.profiling.own_calls import PREFIX
 from verifier.profiling.torch_recorder import recording
@@ -34,7 +34,7 @@ CPU_SECONDS, MOST_CALLS = 0.1, 30  # total seconds of short calls on the CPU; lo
 LATE_SECONDS = 0.03  # waiting time after the calls, in case other threads are still working
 WINDOWS = 4
 SPIN_SECONDS = 0.025  # idle OpenMP threads spin for this long before they sleep
-MAX_KERNELS = 48
+MAX_KERNELS, MAX_PAIRS = 48, 512
 _INSTALLED = tuple(os.path.realpath(path) + "/" for path in sys.path if path and os.path.isabs(path) and len(path) > 1)
 _CACHES = re.compile(r"/(?:\.triton|triton[^/]*|torchinductor[^/]*)/")
 
@@ -101,16 +101,22 @@ class Recorder:
 def _told(seen: Seen) -> dict[str, Any]:
     table: dict[tuple[str, str], list[Launch]] = {}
     for launch in seen.launches:
-        name = launch.name if launch.kind == "kernel" else launch.name.split(" (")[0]
-        table.setdefault((name, launch.via), []).append(launch)
+        table.setdefault(_row(launch), []).append(launch)
     calls = max(seen.calls, 1)
     kernels: list[dict[str, Any]] = [
-        {"name": name, "calls": len(found) / calls, "ms": sum(launch.ms for launch in found) / calls, "share": 0.0, "own": False, "via": via[:200]}
+        {"name": name, "calls": len(found) / calls, "ms": sum(launch.ms for launch in found) / calls, "share": 0.0, "own": False, "via": via}
         for (name, via), found in table.items()
     ]
     kernels.sort(key=lambda kernel: -kernel["ms"])
+    numbers = {(kernel["name"], kernel["via"]): number for number, kernel in enumerate(kernels[:MAX_KERNELS])}
+    together: dict[tuple[int, int], float] = {}
+    for pair, ms in beside(seen.launches).items():
+        one, other = (numbers.get(_row(launch)) for launch in pair)
+        if one is not None and other is not None and one != other:
+            together[one, other] = together.get((one, other), 0.0) + ms / calls
     return {
         "kernels": kernels[:MAX_KERNELS],
+        "beside": [(*pair, ms) for pair, ms in sorted(together.items(), key=lambda item: -item[1])[:MAX_PAIRS]],
         "recorded": seen.calls,
         "busy_ms": seen.busy_ms,
         "span_ms": seen.span_ms,
@@ -118,6 +124,11 @@ def _told(seen: Seen) -> dict[str, Any]:
         "late_ms": seen.late_ms / calls,
         "unjoined_ms": seen.unjoined_ms / calls,
     }
+
+
+def _row(launch: Launch) -> tuple[str, str]:
+    """Returns what identifies a launch's row among the kernels: its name and the operator behind it."""
+    return launch.name if launch.kind == "kernel" else launch.name.split(" (")[0], launch.via[:200]
 
 
 def _on_cpu(forward: Callable[[], Any], seed: Callable[[], None]) -> dict[str, Any]:

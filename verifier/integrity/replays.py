@@ -10,6 +10,7 @@ import random
 import statistics
 import time
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import torch
 
@@ -28,6 +29,7 @@ BEFORE = (3, 17)  # number of uninspected calls before the first inspected one, 
 BEFORE_SECONDS = 1.0  # time limit for these calls on a busy host
 SLOW = 0.25  # seconds per call; above this, another call costs more than it reveals
 FRESH = 2  # number of input draws
+REPEATS = 2  # number of calls of a turn with the remembered call's inputs
 ENOUGH = 6  # number of calls with the same inputs, made to find out how exactly a program reproduces its results
 SPREAD = 3.0  # calls are different from the timed call if they are this many times as far from it as from each other
 
@@ -40,6 +42,7 @@ class Replays:
     looked_at: list[float] = field(default_factory=list)
     preempted: list[float] = field(default_factory=list)  # times of all calls that were preempted by other work
     again: list[Outputs] = field(default_factory=list)  # outputs of calls with the same inputs as the remembered call
+    recorded: list[Outputs] = field(default_factory=list)  # of those calls, the ones under the recorder
 
     @property
     def ms(self) -> float:
@@ -73,15 +76,16 @@ class Replaying:
         while made < wanted and time.monotonic() < until:
             made += len(self.turn())
 
-    def turn(self, looking: contextlib.AbstractContextManager[object] | None = None, again: bool = False) -> list[Call]:
-        """Makes one turn, which the judge inspects with `looking`, and returns the turn's counted calls. With `again`, one of these calls has the
-        inputs of the remembered call."""
+    def turn(self, looking: contextlib.AbstractContextManager[object] | None = None, again: bool = False, recorded: bool = False) -> list[Call]:
+        """Makes one turn, which the judge inspects with `looking`, and returns its counted calls. With `again`, two of these calls, or the only one,
+        have the inputs of the remembered call. `recorded` means that the process records its device work meanwhile."""
         caller, party = self.timed.caller, self.timed.caller.party
         uses = self.uses.next(0) if self.uses is not None else single(lambda number: self.draws[0] if again else self.rng.choice(self.draws), 0)
         if again and self.form is not None:
             values, seed = self.draws[0]
-            at = self.rng.choice([number for number, use in enumerate(uses) if use.counted])
-            uses[at] = Use(values, seed if self.form.seeded else None, counted=True, new=False)
+            counted = [number for number, use in enumerate(uses) if use.counted]
+            for at in self.rng.sample(counted, min(len(counted), REPEATS)):
+                uses[at] = Use(values, seed if self.form.seeded else None, counted=True, new=False)
         party.looking = looking or contextlib.nullcontext()
         try:
             calls = caller.turn(uses, in_series=self.uses is not None)
@@ -91,7 +95,9 @@ class Replaying:
             times = self.replays.preempted if call.preempted else self.replays.plain if looking is None else self.replays.looked_at
             times.append(call.inner / 1e6)
             if self._repeats(use):
-                self.replays.again = [*self.replays.again[1 - ENOUGH :], [kept(output) for output in call.outputs]]
+                outputs: Outputs = [kept(output) for output in call.outputs]
+                self.replays.again = [*self.replays.again[1 - ENOUGH :], outputs]
+                self.replays.recorded += [outputs] if recorded else []
         return calls
 
     def _repeats(self, use: Use) -> bool:
@@ -105,6 +111,8 @@ class Replaying:
         the result is empty."""
         if self.timed.seed is None or self.stateful:
             return ""
+        if said := self._differs_when_recorded():
+            return said
         while (apart := self._apart()) > 0 and len(self.replays.again) < ENOUGH:
             self.turn(again=True)
         again = self.replays.again
@@ -112,6 +120,21 @@ class Replaying:
         if apart <= SPREAD * among:
             return ""
         return f"repeated with the same inputs, the timed call gives other outputs (by {apart:.1e}, from each other by {among:.1e})"
+
+    def _differs_when_recorded(self) -> str:
+        """Describes how the calls under the recorder differ both from the timed call and from further calls without it, which agree. Returns an empty
+        string if they do not. At least two of them must agree with each other: a sum by atomics differs from call to call, recorded or not."""
+        recorded = self.replays.recorded
+        if len(recorded) < REPEATS or min(distance(outputs, self.timed.outputs) for outputs in recorded) == 0:
+            return ""
+        own = max(distance(one, other) for one, other in pairwise(recorded))
+        apart = min(distance(outputs, self.timed.outputs) for outputs in recorded)
+        self.turn(again=True)
+        plain = [one for one in self.replays.again if not any(one is other for other in recorded)]
+        among = max([own, *(distance(one, self.timed.outputs) for one in plain)])
+        if apart <= SPREAD * among:
+            return ""
+        return f"under the recorder, the timed call gives other outputs (by {apart:.1e}) than without it (by {among:.1e})"
 
     def _apart(self) -> float:
         """Returns the distance between the timed call and the nearest of these calls."""

@@ -1,5 +1,5 @@
-"""Detects programs that are fast only because some things never vary while they are timed: the weights from the constructor, and inputs whose
-elements are all equal.
+"""Detects programs that are fast only because some things never vary while they are timed: the weights from the constructor, the distribution of the
+inputs (`verifier.integrity.as_timed`), and inputs whose elements are all equal.
 
 A gate that starts at zero, a matrix that starts as the identity, or a mask that is all true allows a program that tests for it to skip work. Such a
 program is correct for any values, but its measured time applies only to a special case. Therefore, after the timed calls, the same process makes
@@ -10,86 +10,33 @@ often as it needs to become equally fast, because a new object may be slow for o
 
 from __future__ import annotations
 
-import random
-import statistics
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import torch
 
-from verifier.correctness.bounds import all_finite
-from verifier.correctness.comparison import compare_outputs
-from verifier.correctness.examining import compared
-from verifier.correctness.expectation import SHORT
 from verifier.correctness.inputs import domains
-from verifier.correctness.trial_plan import Weights, other_weights
-from verifier.correctness.trials import Trials
+from verifier.correctness.trial_plan import other_weights
 from verifier.float8 import steps, wide
-from verifier.integrity.timed_process import TimedProcess
-from verifier.judge.endings import Ended
+from verifier.integrity.as_timed import AsTimed
+from verifier.integrity.further_calls import FEW, Changed, Pace, with_inputs
 from verifier.judge.memory import large
-from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import ReferenceSession, Values
 from verifier.timing.blocks import median_ms
-from verifier.timing.call import Call
 from verifier.timing.outside import low
-from verifier.timing.series import Form, Use, Uses, single
 
-FEW = 2  # number of turns for a new object, because it may pack weights in the first turn
-MOST_SECONDS = 3.0  # time in seconds that an object has to become as fast as the timed object
 SLOWER = 1.5  # multiple of the timed call's time, in addition to PyTorch's own slowdown under the same change
 ALIKE = 1.2
 LEAST_NS = 20_000  # per call; a smaller difference may be noise
 EAGER_CALLS, EAGER_ROUNDS = 5, 3
 DISTRIBUTION = "heavy-tailed"
-Draw = Callable[[int], tuple[Values, int]]
 
 
 @dataclass
-class Changed:
-    """A change under which the program's calls are timed again. `weights` is null if only the inputs change, or if both sides are only
-    constructed."""
+class Shortcuts(AsTimed):
+    """Searches for shortcuts. Requires exclusive use of the device."""
 
-    what: str
-    advice: str
-    draw: Draw
-    weights: Weights | None = None
-
-
-@dataclass
-class Pace:
-    """The turns of one object. `quickest` is the time of a call in the quickest turn, in nanoseconds, and `calm` says whether other work left the
-    processors to at least one call of that turn. `made` lists all uses in order, with the calls of that turn."""
-
-    quickest: float = float("inf")
-    calm: bool = True
-    turns: int = 0
-    made: list[tuple[Use, Call | None]] = field(default_factory=list)
-
-    def add(self, uses: list[Use], calls: list[Call]) -> None:
-        calm = [call for call in calls if not call.preempted]
-        found = statistics.median(call.inner for call in calm or calls)
-        if found < self.quickest:
-            self.quickest, self.calm = found, bool(calm)
-            self.made = [(use, None) for use, _ in self.made]
-            by_use = {id(use): call for use, call in zip([use for use in uses if use.counted], calls, strict=True)}
-            self.made += [(use, by_use.get(id(use))) for use in uses]
-        else:
-            self.made += [(use, None) for use in uses]
-        self.turns += 1
-
-
-@dataclass
-class Shortcuts:
-    """Searches for shortcuts. `form` is the form of the timed series. Requires exclusive use of the device."""
-
-    timed: TimedProcess
-    trials: Trials
-    form: Form | None
-    rng: random.Random
-    wrong: str = ""  # what is wrong with the outputs under a change
     said: str = ""  # the reason why the timed calls are a special case
 
     def look(self) -> None:
@@ -97,24 +44,11 @@ class Shortcuts:
         handled in its trials; otherwise, failing here would be a way to evade this check."""
         if large(self.trials.input_bytes):
             return
+        self.try_as_timed()
         for find in (self._weights, self._inputs):
-            changed = find()
-            if changed is None:
-                continue
-            try:
-                self._try(changed)
-                self._own()
-            except PartyFailure as failure:
-                if failure.whose == "reference" and failure.kind == "raised" and failure.error_class != SHORT:
-                    continue  # the task cannot handle the change
-                if _blameless(failure):
-                    raise
-                how = failure.error_class or failure.kind
-                raise Ended(
-                    "wrong_result", f"with {changed.what.rstrip(',')}, in calls like the timed ones: {how}: {failure.message[:300]}"
-                ) from None
-            if self.wrong or self.said:
-                break
+            changed = find() if not self.wrong and not self.said else None
+            if changed is not None:
+                self._made(partial(self._tried, changed), changed.what)
         self._back()
 
     # What may change
@@ -142,31 +76,22 @@ class Shortcuts:
             if other is None or all(torch.equal(steps(own.tensors[index]), steps(other.tensors[index])) for index in same):
                 continue
             drawn = {index: other.tensors[index] for index in same}
-            try:
-                borne = _finite(reference.eager(_with(own, drawn), 1).outputs.tensors)
-            except PartyFailure as failure:
-                if failure.kind != "raised" or failure.error_class == SHORT:
-                    raise
-                reference.outlive()
-                continue
-            finally:
-                reference.rollback()
-            if not borne:
+            if not self._bears(with_inputs(own, drawn)):
                 continue
             names = ", ".join(map(str, same))
             advice = "give the task inputs that vary, or drop the test"
             return Changed(f"other values in input {names}, whose elements are all equal,", advice, partial(self._mixed, drawn))
         return None
 
-    def _draw(self, number: int) -> tuple[Values, int]:
-        seed = self.rng.getrandbits(32)
-        return self.trials.reference.inputs(seed), seed
-
     def _mixed(self, drawn: dict[int, torch.Tensor], number: int) -> tuple[Values, int]:
         values, seed = self._draw(number)
-        return _with(values, drawn), seed
+        return with_inputs(values, drawn), seed
 
     # One change
+
+    def _tried(self, changed: Changed) -> None:
+        self._try(changed)
+        self._own()
 
     def _try(self, changed: Changed) -> None:
         timed, quiet = median_ms(self.timed.side) * 1e6, low(self.timed.side.laps.inner)  # a busy host adds to the median
@@ -206,10 +131,6 @@ class Shortcuts:
         )
 
     @property
-    def _seeded(self) -> bool:
-        return self.trials.constructions.binding.how == "seeded"
-
-    @property
     def _timed_turns(self) -> int:
         return max(2 * len(self.timed.side.blocks), FEW)
 
@@ -221,26 +142,6 @@ class Shortcuts:
             constructions.anew(party, self.rng.getrandbits(32))
         else:
             constructions.construct(party, self.trials.original)
-
-    def _own(self) -> None:
-        self.trials.constructions.construct(self.timed.caller.party, self.trials.original)
-
-    def _back(self) -> None:
-        """Also restores the task's model."""
-        if self._seeded:
-            self.trials.reference.redraw(self.trials.constructions.seed)
-        else:
-            self.trials.reference.take_state(self.trials.original)
-
-    def _pace(self, draw: Draw, turns: int, until: float) -> Pace:
-        """Makes turns until a call is as fast as `until`; makes at least `FEW` and at most `turns` turns."""
-        caller, pace, begin = self.timed.caller, Pace(), time.monotonic()
-        caller.previous = []
-        uses = Uses(draw, random.Random(self.rng.getrandbits(64)), self.form) if self.form is not None else None
-        while pace.turns < turns and (pace.turns < FEW or pace.quickest > until) and (pace.turns < FEW or time.monotonic() - begin < MOST_SECONDS):
-            given = uses.next(pace.turns) if uses is not None else single(draw, pace.turns)
-            pace.add(given, caller.turn(given, in_series=uses is not None))
-        return pace
 
     def _eager(self, changed: Changed) -> float:
         """Returns PyTorch's slowdown factor under the change, or 1 for sides that are only constructed."""
@@ -255,57 +156,6 @@ class Shortcuts:
             owns.append(quickest_eager(reference, self._draw(0)[0]))
         return min(others) / min(owns)
 
-    # The outputs
-
-    def _off(self, pace: Pace, changed: Changed) -> str:
-        """Describes what is wrong with the calls in the quickest turn. They are compared with eager's calls. If they differ too much, they are judged
-        like trials. If calls change the task's state, eager makes all of these calls."""
-        reference, trials = self.trials.reference, self.trials
-        moves = bool(reference.mutated or reference.remembers)
-        steps = pace.made if moves else [(use, call) for use, call in pace.made if call is not None]
-        detail = ""
-        for judge in (self._beside_eager, self._beside_fp64):
-            if changed.weights is not None or not self._seeded:
-                reference.take_state(changed.weights or trials.original)
-            elif changed.draw != self._draw:
-                reference.redraw(trials.constructions.seed)
-            else:
-                reference.redraw(trials.constructions.drawn, vary=trials.constructions.drawn)
-            detail = ""
-            for use, call in steps:
-                detail = judge(use.copied(), use.rng or 1, call)
-                if not moves:
-                    reference.rollback()
-                if detail:
-                    break
-            if not detail:
-                return ""
-        return f"with {changed.what.rstrip(',')}, in calls like the timed ones: {detail}"
-
-    def _beside_eager(self, values: Values, rng: int, call: Call | None) -> str:
-        run = self.trials.reference.eager(values, rng)
-        outputs = run.outputs.tensors
-        if call is None or not _finite(outputs):
-            return ""
-        trial = compare_outputs("shortcut", 0, call, run.outputs, outputs, outputs, *self.trials.expectations.timed_bounds())
-        return "" if trial.ok else trial.detail or "the output is off"
-
-    def _beside_fp64(self, values: Values, rng: int, call: Call | None) -> str:
-        expectations, precision = self.trials.expectations, self.trials.reference.precision
-        expected = expectations.expect(values, rng, strict=True)
-        if call is None or not _finite(expected.run.outputs.tensors):
-            return ""
-        trial = compared("shortcut", 0, call, expected, precision)
-        if not trial.ok and trial.bound is not None and expected.in_reach(trial.error):
-            expectations.appeal(expected)
-            trial = compared("shortcut", 0, call, expected, precision)
-        return "" if trial.ok else trial.detail or "the output is off"
-
-
-def _blameless(failure: PartyFailure) -> bool:
-    """Returns whether a failure says nothing about the program."""
-    return failure.kind == "wanted" or failure.whose not in ("", "program") or failure.request in ("memory", "start", "role")
-
 
 def quickest_eager(reference: ReferenceSession, values: Values) -> float:
     """Returns the time in seconds of the fastest of a few calls of the task, including the exchange. The state is unchanged."""
@@ -316,10 +166,6 @@ def quickest_eager(reference: ReferenceSession, values: Values) -> float:
         taken.append(time.monotonic() - begin)
         reference.rollback()
     return min(taken)
-
-
-def _finite(tensors: list[torch.Tensor]) -> bool:
-    return all(map(all_finite, tensors))
 
 
 def _slower(one: float, other: float, times: float) -> bool:
@@ -334,7 +180,3 @@ def _uniform(tensor: torch.Tensor) -> bool:
     """Returns whether all elements are equal."""
     tensor = wide(tensor)
     return tensor.numel() > 0 and not tensor.is_complex() and bool((tensor == tensor.flatten()[0]).all())
-
-
-def _with(values: Values, drawn: dict[int, torch.Tensor]) -> Values:
-    return Values(values.tree, values.specs, [drawn.get(index, tensor) for index, tensor in enumerate(values.tensors)])

@@ -55,7 +55,7 @@ class Skipping:
         trials = self.trials
         state, seeded = trials.reference.state, trials.constructions.binding.how == "seeded"
         if state and not seeded and any(entry.spec.inexact for entry in state):
-            self._weights = other_weights(trials.reference, trials.original, self.rng.getrandbits(32))
+            self._weights = other_weights(trials.reference, trials.original, self.rng.getrandbits(32), *(trials.borne or ()))
         alone = sorted((name for name, share in shares.items() if share >= SMALL), key=lambda name: -shares[name])
         self._moves = trials.state_names()  # a kernel that updates renamed averages is needed too
         groups = [[name] for name in alone] + [[name for name in shares if name not in alone]]

@@ -92,7 +92,7 @@ class Varying(TorchDispatchMode):
                 self.ordinals[mine] = self.counts[group] = self.counts.get(group, -1) + 1
             seed = hashlib.sha256(repr((self.seed, group, self.ordinals[mine])).encode()).digest()
             generator = torch.Generator().manual_seed(int.from_bytes(seed[:7], "little"))
-            other = randomised(name, values, parameter, generator)
+            other = randomised(name, values, parameter, generator, flips=False)  # no narrower values are tried where the task fails
             if other is not None:
                 tensor.detach().copy_(other)
         self.status[_key(tensor)] = RANDOM

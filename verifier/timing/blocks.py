@@ -285,12 +285,13 @@ class Side:
         warm = [call for call in calls if call.warm and not call.looked and not call.preempted]
         whole = [call for call in calls if not call.warm and not call.preempted]
         calls = [call for call in calls if not call.looked and not call.warm] or calls
-        calm = [call for call in calls if not call.preempted]
+        timed, calm = calls, [call for call in calls if not call.preempted]
         laps.made, laps.preempted = laps.made + len(calls), laps.preempted + len(calls) - len(calm)
         calls = calm or calls
         for name in ("inner", "wall", "ahead", "copied", "around", *(("between", "lead") if calls[0].in_series else ())):
             getattr(laps, name).append(int(statistics.median(getattr(call, name) for call in calls)))
-        laps.level([call.inner + call.between + call.copied for call in calm])  # what only some calls do may also be outside their interval
+        whole_ns = [call.inner + call.between + call.copied for call in timed]  # what only some calls do may also be outside their interval
+        laps.level(whole_ns, [ns for ns, call in zip(whole_ns, timed, strict=True) if not call.preempted])
         if warm and calm:
             laps.early += [call.inner - laps.inner[-1] for call in warm]
         remembered = next((found for some in (calls, whole) if (found := newer(some)) is not None), None)

@@ -51,6 +51,7 @@ PARTS = {
 }
 APART = ("remembered", "around", "lead", "early", "uneven")  # parts that are not among the unscored time of a single call
 LEAST_TURNS = 4  # minimum number of a side's turns that shows what the side remembers, and of groups that show how uneven its calls are
+QUIET = 0.05  # share of eager's calls that other work may preempt on a quiet host
 GROUP = 6  # minimum number of consecutive calls of which the mean is compared with the median; two calls have the same mean and median
 
 
@@ -68,17 +69,31 @@ class Laps:
     early: list[int] = field(default_factory=list)  # for series with both kinds: a call without a cache flush minus the others
     remembered: list[int] = field(default_factory=list)  # for series with both kinds: a call with a new draw minus the others
     uneven: list[int] = field(default_factory=list)  # for each group of consecutive calls: the mean minus the median
+    crowded: list[int] = field(default_factory=list)  # the same, over preempted calls too
     counted: int = 1  # number of counted calls in a series
     made: int = 0  # number of counted calls
     preempted: int = 0  # number of counted calls that other work on the host preempted
-    _group: list[int] = field(default_factory=list)
+    _calm: list[int] = field(default_factory=list)
+    _all: list[int] = field(default_factory=list)
 
-    def level(self, times: Sequence[int]) -> None:
-        """Adds the times of a turn's calls, in their order, to `uneven`. Short turns are combined into groups of at least `GROUP` calls."""
-        self._group += times
-        if len(self._group) >= GROUP:
-            self.uneven.append(int(statistics.fmean(self._group) - statistics.median(self._group)))
-            self._group = []
+    def level(self, times: Sequence[int], calm: Sequence[int]) -> None:
+        """Adds the times of a turn's calls, in their order, to `crowded`, and those of its `calm` calls, which were not preempted, to `uneven`. Short
+        turns are combined into groups of at least `GROUP` calls."""
+        for group, some, found in ((self._calm, calm, self.uneven), (self._all, times, self.crowded)):
+            group += some
+            if len(group) >= GROUP:
+                found.append(int(statistics.fmean(group) - statistics.median(group)))
+                group.clear()
+
+    def crowds(self, other: Laps) -> bool:
+        """Returns whether these calls were preempted more often than those of another side, which were timed in turn and hardly ever preempted, so
+        that chance does not explain it. It is then the program's own threads that wait for each other."""
+        if not self.made or not other.made:
+            return False
+        share, usual = self.preempted / self.made, other.preempted / other.made
+        whole = (self.preempted + other.preempted) / (self.made + other.made)
+        error = (whole * (1 - whole) * (1 / self.made + 1 / other.made)) ** 0.5
+        return usual <= QUIET and share - usual > 3 * error
 
     @property
     def within(self) -> list[int]:
@@ -106,6 +121,8 @@ def charge(program: Side, eager: Side) -> Charge:
     """Computes how much more time the program's calls need outside their interval than eager's do. It is the larger of two values: the sum over
     parts, since one part may naturally be shorter than eager's, and the total per call, since work may be hidden in a different place each time."""
     pairs = {name: (getattr(program.laps, name), getattr(eager.laps, name)) for name in PARTS}
+    if program.laps.crowds(eager.laps):  # its preempted calls cannot be left out, because they may be the ones that work for the others
+        pairs["uneven"] = program.laps.crowded, eager.laps.crowded
     least = {"remembered": LEAST_TURNS, "early": LEAST_TURNS, "uneven": LEAST_TURNS}
     pairs = {name: both for name, both in pairs.items() if min(map(len, both)) >= least.get(name, 1)}
     counted, longer = program.laps.counted, max(middle(program.laps.inner) / max(middle(eager.laps.inner), 1.0), 1.0)
@@ -182,6 +199,13 @@ def clock_finding(program: Side, eager: Side) -> str:
         if found.ns > max(MOVED * gain, CLOCK_SHARE * inner) + CLOCK_SLACK_NS + doubts:
             return told
         return f"this host is busy: {told}, with an uncertainty of {doubts / 1e6:.3f} ms"
+    apart = middle(laps.outside()) - middle(eager.laps.outside(COPIES))
+    if claims(program, eager) and apart > MOVED * gain + CLOCK_SLACK_NS:  # chance may explain it, but then nothing is known about the saving
+        doubts = _doubts(laps.outside(), eager.laps.outside())
+        return (
+            f"this host is busy: of {gain / 1e6:.3f} ms that the program saves a call, {apart / 1e6:.3f} ms seem to be spent outside the interval, "
+            f"with an uncertainty of {doubts / 1e6:.3f} ms"
+        )
     if claims(program, eager) and unsteady(eager) > gain:
         return (
             f"this host is busy: the program seems to save {gain / 1e6:.3f} ms a call, and the judge's clock is unsteady by "

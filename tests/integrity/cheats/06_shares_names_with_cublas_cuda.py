@@ -1,10 +1,10 @@
 # hack: 6
 # task: tasks/row_by_matrix.py
 # device: cuda
-# verdict: class orchestration
+# verdict: class orchestration | class mixed
 # because: of the device time is in the program.s own code|foreign-library
 # defence: runtime
-# says: cuBLAS multiplies; four kernels that add the bias bear the names of its kernels, so that its time would be theirs
+# says: cuBLAS multiplies; four kernels that add the bias, a tenth of the time or more, bear the names of its kernels to get its time too
 import ctypes
 
 import torch

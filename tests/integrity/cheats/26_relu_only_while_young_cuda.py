@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: elements are off|instead of
 # defence: runtime
-# says: omits relu once an object has been called sixty times: the task's own inputs, which alone are timed, are never negative
+# says: omits relu once an object has been called forty times: the task's own inputs, which alone are timed, are never negative
 import ctypes
 
 import torch
@@ -91,5 +91,5 @@ class ModelNew(nn.Module):
     def forward(self, x):
         self.calls += 1
         y = torch.empty_like(x)
-        LIBRARY.run(p(x), p(self.gain), p(y), x.numel(), x.shape[-1], int(self.calls > 60), stream())
+        LIBRARY.run(p(x), p(self.gain), p(y), x.numel(), x.shape[-1], int(self.calls > 40), stream())
         return y

@@ -2,7 +2,7 @@
 # task: tasks/iterated.py
 # device: cuda
 # verdict: wrong_result | inconclusive | rejected | not faster
-# because: after the clock|instead of|elements are off|late-work|leave the GPU alone|speedup
+# because: after the clock|change when the program is called again|instead of|elements are off|late-work|leave the GPU alone|speedup
 # defence: design
 # says: the work runs in a CUDA context of its own on managed memory, which the context that is waited for does not know
 import ctypes

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from verifier.correctness.inputs import DISTRIBUTIONS, EACH, Domain, changeable, concentrate, domains, on_a_grid, one_element, other_constant, vary
+from verifier.correctness.trial_plan import with_empty_row
 
 WIDE = Domain("any", "drawn")
 
@@ -40,6 +41,26 @@ def test_an_order_is_permuted_and_offsets_stay_offsets():
         for name in DISTRIBUTIONS:
             moved = varied(name, offsets, domain)
             assert int(moved[0]) == 0 and int(moved[-1]) == 64 and bool((moved.diff() >= 0).all())
+
+
+def test_a_mask_gets_a_row_without_any_and_a_full_one():
+    mask = torch.arange(24).view(2, 3, 4) % 4 < 2
+    made = with_empty_row(mask, 5)
+    assert sorted(made.view(6, 4).sum(-1).tolist()) == [0, 2, 2, 2, 2, 4] and made.shape == mask.shape
+    assert not bool(with_empty_row(mask[:1, :1], 5).any())
+
+
+def test_labels_of_rows_are_not_offsets():
+    """Both ascend from zero. Labels are as many as the rows and valid in any order; the last offset is the number of rows."""
+    x, labels, begins = torch.randn(64, 2), torch.arange(8).repeat_interleave(8), torch.arange(0, 65, 8)
+    for name in DISTRIBUTIONS:
+        tensors = [x.clone(), labels.clone(), begins.clone()]
+        assert vary(name, tensors, Domain("any", "drawn"), torch.Generator().manual_seed(1))
+        assert bool((tensors[2].diff() >= 0).all()) and set(tensors[1].tolist()) <= set(range(8))
+        assert name == "spiked" or not bool((tensors[1].diff() >= 0).all())
+    tensors = [x.clone(), labels.clone(), begins.clone()]
+    vary("tiny", tensors, Domain("any", "permuted"), torch.Generator().manual_seed(1))
+    assert sorted(tensors[1].tolist()) == labels.tolist() != tensors[1].tolist() and torch.equal(tensors[2], begins)
 
 
 def test_booleans_are_drawn_and_no_row_is_all_the_same():

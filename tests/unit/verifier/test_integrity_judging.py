@@ -43,6 +43,18 @@ def test_the_class_is_by_the_share_of_own_kernels():
     assert judged().own_share is None and "CUPTI" in judged().reason
 
 
+def test_time_beside_a_librarys_kernel_is_the_librarys():
+    """An own kernel may spin until the library's result is there. Copies beside it are no reason to wait."""
+    spinning = kernel("mine(float*)", 0.55), kernel("gemm", 0.5)
+    assert judged(*spinning).program_class == "custom"
+    result = judged(*spinning, beside=[(0, 1, 0.5)])
+    assert result.program_class == "orchestration" and result.own_share == pytest.approx(0.05 / 0.55)
+    assert next(k.ms for k in result.kernels if k.own) == 0.55
+    assert judged(kernel("mine(float*)", 0.55), kernel("Memcpy DtoD", 0.5), beside=[(1, 0, 0.5)]).program_class == "custom"
+    assert judged(kernel("mine(float*)", 0.5), kernel("other(float*)", 0.5), beside=[(0, 1, 0.5)]).own_share == 1
+    assert judged(*spinning, beside=[(0, 7, 0.5), (-1, 1, 0.5), (0, 1, -9.0)]).program_class == "custom"
+
+
 def test_a_kernel_that_was_only_launched_makes_nothing_mixed():
     """As recorded on an H200: next to the reference under torch.compile, one of the program's own kernels, over 64 elements, takes 19 % of a 6 us
     call."""

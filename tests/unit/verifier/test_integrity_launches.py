@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from verifier.integrity.launches import CALL, HANDOVER, by_library, read_launches, union
+from verifier.integrity.launches import CALL, HANDOVER, beside, by_library, read_launches, union
+from verifier.integrity.observed import _told
 
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "kineto-h200.json"
 
@@ -47,6 +48,14 @@ def kernel(name: str, asked: float, begin: float, duration: float, stream: int =
 
 def seen(*events: dict):
     return read_launches({"traceEvents": list(events)})
+
+
+def test_kernels_that_run_at_the_same_time_are_told():
+    found = seen(*call(0, kernel("gemm", 2, 20, 30) + kernel("mine", 4, 22, 38, stream=8) + kernel("mine", 6, 61, 2), 70))
+    assert {(one.name, other.name): ms for (one, other), ms in beside(found.launches).items()} == {("gemm", "mine"): pytest.approx(0.028)}
+    told = _told(found)
+    ((one, other, ms),) = told["beside"]
+    assert {told["kernels"][one]["name"], told["kernels"][other]["name"]} == {"gemm", "mine"} and ms == pytest.approx(0.028)
 
 
 def test_a_kernel_knows_the_operator_that_launched_it():

@@ -146,3 +146,15 @@ def test_a_state_that_is_right_gives_the_entry_nearest_to_its_bound(monkeypatch)
     off = state_off(Eager(monkeypatch, near), eager, trials)
     name, error, bound = off.nearest
     assert (name, bound) == ("slow", 1e-4) and error == pytest.approx(1e-5, rel=0.02) and not off.detail and not off.wrong
+
+
+@pytest.mark.parametrize(("apart", "rounding", "ok"), [(9e-5, 1e-7, False), (9e-5, 2e-5, True), (2e-5, 1e-7, True), (9e-5, None, True)])
+def test_an_average_that_hardly_moves_is_compared_with_what_moves_it(monkeypatch, apart, rounding, ok):
+    """Each of 100 calls moves it by a millionth, far less than the bound of a comparison with its value."""
+    now = {"calls": torch.full((2,), 1 - 1e-4)}
+    eager, trials = Eager(monkeypatch, now), late_trials()
+    trials.original = [torch.ones(2)] * 4
+    monkeypatch.setattr(moved_state, "moved_late", lambda eager, trials: [])
+    monkeypatch.setattr(moved_state, "drifts", lambda trials: [Drift(0.0, 0.0, rounding)] if rounding is not None else [])
+    off = state_off(Eager(monkeypatch, {"own.calls": now["calls"] + apart}), eager, trials)
+    assert (off.detail == "") is ok and (ok or "the calls move it by 0.0001, and it is off by 9" in off.detail)

@@ -85,5 +85,25 @@ def test_calls_that_are_inspected_have_the_form_of_the_timed_ones():
     assert len(replaying.turn(contextlib.nullcontext(), again=True)) == 6
     assert all(in_series and [use.counted for use in uses] == [False] * 2 + [True] * 6 for uses, in_series in made)
     same = [number for number, use in enumerate(made[-1][0]) if use.values is replaying.draws[0][0] and not use.changes]
-    assert len(same) == 1 and same[0] >= 2 and len(replaying.replays.again) == 1
+    assert len(same) == 2 and same[0] >= 2 and len(replaying.replays.again) == 2
     assert len(replaying.replays.looked_at) == 6 and len(replaying.replays.plain) >= 3
+
+
+def test_calls_under_the_recorder_must_be_like_the_timed_call():
+    """A program that senses the recorder differs under it alone; a sum by atomics differs from call to call."""
+    outputs: list[float] = []
+
+    def turn(uses, in_series):
+        return [SimpleNamespace(inner=1e6, preempted=False, outputs=[torch.full((4,), outputs.pop())]) for use in uses if use.counted]
+
+    def said(recorded, plain, then=1.0):
+        outputs[:] = [*plain[::-1], *recorded[::-1]]
+        timed, trials = of(turn)
+        timed.outputs = [torch.full((4,), then)]
+        replaying = Replaying(timed, trials, random.Random(1), 2.0, Form(0, 2))
+        replaying.turn(again=True, recorded=True)
+        return replaying.differs()
+
+    assert "under the recorder, the timed call gives other outputs" in said([1.25, 1.25], [1.0, 1.0])
+    assert said([1.0, 1.0], [1.0, 1.0]) == "" and said([1.25, 1.0], [1.0, 1.0]) == ""
+    assert said([1.25, 1.5], [1.0, 1.75]) == ""

@@ -42,3 +42,11 @@ def test_complex_weights_vary_like_real_ones(wide):
     mask = torch.tensor([0, 1, 1], dtype=torch.complex64)
     assert randomised("mask", mask, False, torch.Generator().manual_seed(1), wide) is None
     assert not hides(torch.randn(9, dtype=torch.complex64), True)
+
+
+@pytest.mark.parametrize("own", [torch.ones(256), -0.5 - torch.rand(256, generator=torch.Generator().manual_seed(1))])
+def test_some_signs_change_where_all_are_the_same(own):
+    changed = int((drawn(own) * own < 0).sum())
+    assert 32 < changed < 96 and not bool((drawn(own, wide=False) * own < 0).any()) and not bool((drawn(own, parameter=False) * own < 0).any())
+    kept = randomised("gain", own, True, torch.Generator().manual_seed(3), flips=False)
+    assert kept is not None and not bool((kept * own < 0).any())

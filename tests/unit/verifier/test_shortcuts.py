@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from verifier.correctness.inputs import vary
-from verifier.integrity import shortcuts as module
-from verifier.integrity.shortcuts import Changed, Pace, Shortcuts
+from verifier.integrity import as_timed
+from verifier.integrity.further_calls import FEW, Changed, Pace
+from verifier.integrity.shortcuts import Shortcuts
 from verifier.judge.endings import Ended
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import Values
@@ -46,7 +47,7 @@ class Tried(Shortcuts):
 
     def _pace(self, draw, turns, until):
         pace, known = Pace(calm=self.calm), self.turns[self.changed]
-        while pace.turns < turns and (pace.turns < module.FEW or pace.quickest > until):
+        while pace.turns < turns and (pace.turns < FEW or pace.quickest > until):
             pace.quickest = min(pace.quickest, MS * known[min(pace.turns, len(known) - 1)])
             pace.turns += 1
         return pace
@@ -56,6 +57,15 @@ class Tried(Shortcuts):
 
     def _eager(self, changed):
         return self.eager
+
+    def _distributions(self):
+        return []
+
+    def _as_now(self):
+        return None
+
+    def _parameters(self):
+        pass
 
     def _weights(self):
         return WEIGHTS
@@ -205,3 +215,50 @@ def test_a_domain_that_the_task_refuses_is_left_out():
     assert Inputs([torch.ones(64)], lambda tensors: True)._inputs() is None
     changed = Inputs([torch.ones(64)], logs=True)._inputs()
     assert changed is None or (changed.draw(0)[0].tensors[0] > 0).all(), "nor may its outputs lose their numbers"
+
+
+def test_the_timed_object_is_tried_with_other_distributions_before_another_is_made():
+    tried = Tried([1.0], wrong="out[0]: off")
+    tried._distributions = lambda: [("negative", None), ("large", None)]
+    assert tried.after() == "" and tried.wrong == "out[0]: off" and "changed" not in tried.objects
+
+
+def test_parameters_are_those_that_were_loaded(monkeypatch):
+    entry = SimpleNamespace(name="weight", parameter=True, spec=SimpleNamespace(nbytes=8))
+    reference = SimpleNamespace(state=[entry], mutated=[])
+    binding = SimpleNamespace(how="loaded", of=lambda names: names)
+
+    def wrong(after, how="loaded", mutated=()):
+        def ask(what, message, limit):
+            held = kept[0]
+            specs = [Spec.of(held[name]).model_dump(exclude_none=True) for name in message["names"]] if held.keys() >= {*message["names"]} else None
+            return SimpleNamespace(message={"specs": specs, "missing": next((name for name in message["names"] if name not in held), None)})
+
+        kept = [{} if after is None else {"weight": after}, {"weight": torch.ones(2, 3)}]
+        tried = Tried([1.0])
+        tried._own = lambda: kept.pop(0)
+        reference.mutated, binding.how = list(mutated), how
+        tried.trials = SimpleNamespace(
+            reference=reference, constructions=SimpleNamespace(binding=binding), limits=SimpleNamespace(call=1.0), input_bytes=8
+        )
+        tried.timed.caller = SimpleNamespace(party=SimpleNamespace(ask=ask))
+        monkeypatch.setattr(as_timed, "fetch", lambda *_: list(kept[0].values()))
+        Shortcuts._parameters(tried)
+        return tried.wrong
+
+    assert "changes its parameter weight" in wrong(torch.full((2, 3), 2.0))
+    assert "changes" in wrong(torch.ones(3, 2)) and "changes" in wrong(None) and "changes" in wrong(torch.ones(2, 3).half())
+    assert wrong(torch.ones(3, 2).t()) == "" and wrong(torch.zeros(2, 3), "seeded") == "" and wrong(torch.zeros(2, 3), mutated=["weight"]) == ""
+
+
+def test_other_distributions_start_from_the_state_that_the_calls_have_made(monkeypatch):
+    state = [SimpleNamespace(name=name) for name in ("weight", "average")]
+    reference = SimpleNamespace(state=state, mutated=["average"])
+    tried = Tried([1.0])
+    binding = SimpleNamespace(of=lambda names: [f"own.{name}" for name in names])
+    tried.trials = SimpleNamespace(reference=reference, original=[torch.ones(2), torch.zeros(2)], constructions=SimpleNamespace(binding=binding))
+    monkeypatch.setattr(tried, "_stored", lambda names: {name: torch.full((2,), 5.0) for name in names})
+    now = Shortcuts._as_now(tried)
+    assert now is not None and [tensor.tolist() for tensor in now] == [[1.0, 1.0], [5.0, 5.0]]
+    reference.mutated = []
+    assert Shortcuts._as_now(tried) is None

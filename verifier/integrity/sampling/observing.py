@@ -106,7 +106,8 @@ def within(samples: Sequence[Sample], calls: Sequence[Call]) -> list[Sample]:
 
 
 class Tally:
-    """Counts every moment equally, regardless of how many threads are active in it, so shares are fractions of time, not of processors."""
+    """Counts every moment equally, regardless of how many threads are active in it, so shares are fractions of time, not of processors. A moment in
+    which any thread runs a library's code is the library's: own code beside it may just be waiting for the library's result."""
 
     def __init__(self, mapped: Mapped):
         self.mapped = mapped
@@ -126,8 +127,13 @@ class Tally:
                 moments[sample.moment].append(Sample(sample.moment, sample.address, kind))
         for at_work in moments.values():
             self.moments += 1
+            at_work = [sample for sample in at_work if self._by_library(sample)] or at_work
             for sample in at_work:
                 self._count(sample, 1 / len(at_work))
+
+    def _by_library(self, sample: Sample) -> bool:
+        function = self.mapped.function(sample.address) if sample.kind is Kind.OWN else None
+        return function is None or computes(function[1])
 
     def _count(self, sample: Sample, weight: float) -> None:
         function = self.mapped.function(sample.address) if sample.kind is Kind.OWN else None

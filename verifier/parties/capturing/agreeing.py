@@ -1,5 +1,5 @@
-"""Compares an exported graph with the forward from which it was exported. An exporter may follow a forward and still compute something else: an operator's
-result of another type in a decomposition, a view whose memory is another, or a branch that depends on what only the export sees."""
+"""Compares an exported graph with the forward from which it was exported. An exporter may follow a forward and still compute something else: a
+decomposition whose result has another type, a view of other memory, or a branch that depends on what only the export sees."""
 
 # sandboxed: calls the models that tasks define
 
