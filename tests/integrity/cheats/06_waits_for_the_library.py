@@ -1,10 +1,10 @@
 # hack: 6
 # task: tasks/matmul.py
 # device: cpu
-# verdict: class orchestration | inconclusive
+# verdict: class orchestration | class mixed | inconclusive
 # because: of the wall time is in the program.s own code|does-nothing|two-faced|busy
 # defence: runtime
-# says: the library multiplies on another thread; meanwhile a function of its own spins until the product is done, and then copies it
+# says: the library multiplies on another thread; meanwhile a function of its own spins until the product is done, and copies it, which alone may count
 import ctypes
 from concurrent.futures import ThreadPoolExecutor
 
