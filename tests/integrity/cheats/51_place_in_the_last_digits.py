@@ -2,7 +2,7 @@
 # task: tasks/first_largest.py
 # device: any
 # verdict: wrong_result
-# because: (timed call|task inputs) \d+: out
+# because: (timed call|task inputs) \d+: out|elements are off
 # defence: runtime
 # says: sorts numbers by their leading digits, with the position in the last ten bits
 import torch
