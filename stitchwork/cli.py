@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +176,7 @@ def _left(run: str, what: str) -> Left:
     return Left()
 
 
-def _lost(terminal: Terminal):
+def _lost(terminal: Terminal) -> Callable[[str, float], None]:
     def say(why: str, wait: float) -> None:
         if wait >= 1:
             terminal.line(f"stitchwork: the connection broke ({why}); again in {wait:g} s, nothing is lost")

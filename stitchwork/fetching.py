@@ -66,7 +66,7 @@ def _fetch_events(api: Api, run: str, folder: Path, say: Callable[[str], None]) 
             for event in answer["events"]:
                 file.write(json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
             file.flush()
-            last = answer["last"]
+            last = int(answer["last"])
             say(f"{last} of {answer['head']} events")
             if last >= answer["head"]:
                 return last
@@ -86,7 +86,7 @@ def _last_seq(path: Path, run: str) -> int:
     last = json.loads(lines[-1])
     if last["run"] != run or last["seq"] != len(lines):
         raise Damaged(f"{path} holds another trace: choose another folder with --out")
-    return last["seq"]
+    return len(lines)
 
 
 def _fetch_artefacts(api: Api, run: str, folder: Path, say: Callable[[str], None]) -> int:

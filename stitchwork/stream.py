@@ -27,7 +27,8 @@ class Said:
 
 def parse(lines: Iterable[str]) -> Iterator[Said]:
     """Yields the events of a stream, parsed by the rules of the HTML standard. Comments and an incomplete last event are left out."""
-    kind, ident, data = "message", "", []
+    kind, ident = "message", ""
+    data: list[str] = []
     for line in lines:
         if not line:
             if data:
