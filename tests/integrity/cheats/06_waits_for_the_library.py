@@ -4,7 +4,7 @@
 # verdict: class orchestration | class mixed | inconclusive
 # because: of the wall time is in the program.s own code|does-nothing|two-faced|busy
 # defence: runtime
-# says: the library multiplies on another thread; meanwhile a function of its own spins until the product is done, and copies it, which alone may count
+# says: the library multiplies on another thread; meanwhile its own function spins until the product is done, and copies it, which alone may count
 import ctypes
 from concurrent.futures import ThreadPoolExecutor
 
