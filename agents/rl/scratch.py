@@ -171,31 +171,32 @@ class Transformer(nn.Module):
 
 
 class Writing:
-    """The state in which a batch of replies is written, one token for all of them in each step. Replies that have ended go on with the end token."""
+    """A batch of replies as they are written, one token of each in every step. Replies that have ended go on with the end token."""
 
     def __init__(self, module: nn.Module, cache: Cache, prompts: Tensor, most: int, temperature: float):
+        """Writes the first token of each reply. `prompts`: (sequences, length); `most`: tokens of a reply."""
         self.module, self.cache, self.temperature = module, cache, temperature
-        self.given = prompts
         self.over = torch.zeros(len(prompts), dtype=torch.bool, device=prompts.device)
         self.written = torch.full((len(prompts), most), END, device=prompts.device)
         self.count = torch.zeros(1, dtype=torch.long, device=prompts.device)
-        self.begun = 0  # steps that were made without a recording
+        self.last = self._drawn(prompts)
 
     def step(self) -> None:
-        chances = F.softmax(self.module(self.given, self.cache)[:, -1].float() / self.temperature, dim=-1)
+        self.last.copy_(self._drawn(self.last))
+
+    def _drawn(self, tokens: Tensor) -> Tensor:
+        """Returns the token that follows in each reply, (sequences, 1), after adding it to what is written."""
+        chances = F.softmax(self.module(tokens, self.cache)[:, -1].float() / self.temperature, dim=-1)
         drawn = (chances / torch.empty_like(chances).exponential_()).argmax(-1)  # a draw by these chances, without waiting for the device
         drawn = torch.where(self.over, torch.full_like(drawn, END), drawn)
         self.over |= drawn == END
         self.written.index_copy_(1, self.count, drawn[:, None])
         self.count += 1
-        if self.begun:
-            self.given.copy_(drawn[:, None])
-        else:
-            self.given = drawn[:, None]
-        self.begun += 1
+        return drawn[:, None]
 
     def recorded(self) -> Callable[[], None]:
-        """Returns a step as a CUDA graph: a token would otherwise wait for some hundred launches, the slower the busier the host's processors are."""
+        """Makes a step, and returns further ones as a CUDA graph: a token would otherwise wait for some hundred launches, the slower the busier the
+        host's processors are."""
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
@@ -204,7 +205,6 @@ class Writing:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self.step()
-        self.begun -= 1  # a recording does not run
         return graph.replay
 
 
@@ -244,9 +244,10 @@ class TinyPolicy:
         kind = torch.bfloat16 if narrow else torch.float32
         cache = Cache(torch.zeros(room, dtype=kind, device=self.device), pads, torch.zeros(1, dtype=torch.long, device=self.device))
         writing = Writing(module, cache, given, most, temperature)
-        writing.step()
-        step = writing.recorded() if narrow and most > LOOK else writing.step
-        for number in range(writing.begun, most):
+        step, made = writing.step, 1
+        if narrow and most > LOOK:
+            step, made = writing.recorded(), 2
+        for number in range(made, most):
             if number % LOOK == 0 and bool(writing.over.all()):
                 break
             step()

@@ -6,18 +6,24 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-_TEXT_OR_TABLE = {
+_RUNS_TEXT = {
     "exec",
     "eval",
-    "compile",
     "__import__",
     "builtins",
     "__builtins__",
-    "globals",
-    "locals",
-    "vars",
-}  # run text or find names in tables
-_IMPORTS = {"runpy", "run_path", "run_module", "import_module", "load_module", "exec_module", "__dict__", "__builtins__"}
+    "runpy",
+    "run_path",
+    "run_module",
+    "import_module",
+    "load_module",
+    "exec_module",
+}
+# Reach a module's variables without its name in the text, so that the module could be given the name of a script.
+_VARIABLES = {"globals", "locals", "vars", "__dict__", "__globals__", "__setattr__", "f_globals", "f_locals", "f_builtins", "modules"}
+_FINDS_OBJECTS = {"get_referrers", "get_referents", "get_objects", "methodcaller", "attrgetter", "patch"}
+_POSES = frozenset(_RUNS_TEXT | _VARIABLES | _FINDS_OBJECTS)
+_NAMES = _POSES | {"compile"}  # the built-in function; `re.compile` and `torch.compile` are attributes
 
 
 def script_only(tree: ast.Module) -> frozenset[int]:
@@ -55,11 +61,11 @@ def _mentions(node: ast.AST, name: str) -> bool:
 def _may_pose(tree: ast.Module) -> bool:
     """Returns whether the text alone cannot show what runs."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and (node.id in _TEXT_OR_TABLE | _IMPORTS or (node.id == "__name__" and not isinstance(node.ctx, ast.Load))):
+        if isinstance(node, ast.Name) and (node.id in _NAMES or (node.id == "__name__" and not isinstance(node.ctx, ast.Load))):
             return True
-        if isinstance(node, ast.Attribute) and (node.attr in _IMPORTS or (node.attr == "__name__" and not isinstance(node.ctx, ast.Load))):
+        if isinstance(node, ast.Attribute) and (node.attr in _POSES or (node.attr == "__name__" and not isinstance(node.ctx, ast.Load))):
             return True
-        if isinstance(node, (ast.Import, ast.ImportFrom)) and any(alias.name.split(".")[-1] in _TEXT_OR_TABLE | _IMPORTS for alias in node.names):
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and any(alias.name.split(".")[-1] in _NAMES for alias in node.names):
             return True
         if _text(node) == "__name__" or (isinstance(node, ast.keyword) and node.arg == "__name__"):
             return True

@@ -93,6 +93,11 @@ def test_what_only_a_script_runs_is_noted(source):
         PROFILED + "import runpy\nrunpy.run_path(__file__, run_name='__main__')\n" + GUARD + "    main()",
         PROFILED + "exec(open(__file__).read())\n" + GUARD + "    main()",
         PROFILED + "import sys\ngetattr(sys.modules[__name__], 'ma' + 'in')()\n" + GUARD + "    main()",
+        PROFILED + "main.__globals__['__na' + 'me__'] = '__main__'\n" + GUARD + "    main()",
+        PROFILED + "import sys\nobject.__setattr__(sys.modules[main.__module__], '__na' + 'me__', '__main__')\n" + GUARD + "    main()",
+        PROFILED + "import operator\noperator.methodcaller('__set' + 'attr__', '__na' + 'me__', '__main__')(here)\n" + GUARD + "    main()",
+        PROFILED + "from unittest import mock\nmock.patch.multiple(here, **{'__na' + 'me__': '__main__'}).start()\n" + GUARD + "    main()",
+        PROFILED + "import types\ntypes.FunctionType(compile(TEXT, '', 'exec'), {'__na' + 'me__': '__main__'})()\n" + GUARD + "    main()",
         PROFILED + "if __name__ != '__main__':\n    main()",
     ],
 )
