@@ -53,7 +53,8 @@ def fenced(program: str) -> str:
 
 
 def rows(data: Path) -> list[dict[str, Any]]:
-    return [row for row in Lines(data / "pairs.jsonl") if "program" in row]
+    """Returns tasks with their programs in the order of their draws, whichever worker finished first."""
+    return sorted((row for row in Lines(data / "pairs.jsonl") if "program" in row), key=lambda row: row["number"])
 
 
 def supervise(args: argparse.Namespace) -> int:

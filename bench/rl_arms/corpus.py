@@ -17,6 +17,7 @@ import sys
 import types
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from agents.rl.data.synthetic import Chain, drawn
 
 SEED = 35
 LONGEST = 4  # operators, the last one included
-PART = 100  # tasks for each process: torch.export keeps memory of each
+PART = 50  # tasks for each process: torch.export keeps memory of each
 EVERY_WRONG, EVERY_CHEAT = 3, 8  # one in so many tasks gets a wrong program, or a cheat (about 5 % of the rows)
 
 
@@ -97,12 +98,10 @@ def part(numbers: list[int], path: str) -> None:
 
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    with Path(path).open("a", encoding="utf-8") as file:
+    with Path(path).open("ab", buffering=0) as file:
         for number in numbers:
-            for row in programs(number):
-                file.write(json.dumps(row) + "\n")
-            file.write(json.dumps({"done": number}) + "\n")
-            file.flush()
+            lines = [*programs(number), {"done": number}]
+            file.write("".join(json.dumps(line) + "\n" for line in lines).encode())  # in one call, because workers share the file
 
 
 def parts(numbers: list[int]) -> Iterator[list[int]]:
@@ -117,6 +116,7 @@ def main() -> int:
     parser.add_argument("--practice", type=int, default=512, help="tasks for reinforcement, without programs")
     parser.add_argument("--held-out", type=int, default=64, help="held-out tasks")
     parser.add_argument("--against", type=Path, nargs="+", default=[], metavar="PATH", help="benchmarks that no task may be like")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes at a time, each with one thread")
     args = parser.parse_args()
     train, practice, held = tasks(args.count, args.held_out, args.practice, tasks_below(args.against))
     args.out.mkdir(parents=True, exist_ok=True)
@@ -127,14 +127,23 @@ def main() -> int:
     done = {line["done"] for line in Lines(path) if "done" in line}
     due = [number for number in train if number not in done]
     print(f"{len(train)} training tasks, {len(held)} held out; {len(done)} are done", file=sys.stderr)
-    for at, some in enumerate(parts(due), start=1):
+
+    def made(some: list[int]) -> tuple[int, int]:
         worker = multiprocessing.get_context("spawn").Process(target=part, args=(some, str(path)))
         worker.start()
         worker.join()
-        if worker.exitcode != 0:
-            print(f"a worker ended with {worker.exitcode}: run the command again", file=sys.stderr)
-            return 1
-        print(f"{len(done) + min(at * PART, len(due))} of {len(train)}", file=sys.stderr)
+        return len(some), worker.exitcode or 0
+
+    count = len(done)
+    with ThreadPoolExecutor(args.workers) as pool:
+        for call in as_completed([pool.submit(made, some) for some in parts(due)]):
+            size, code = call.result()
+            if code != 0:
+                print(f"a worker ended with {code}: run the command again", file=sys.stderr)
+                pool.shutdown(cancel_futures=True)
+                return 1
+            count += size
+            print(f"{count} of {len(train)}", file=sys.stderr, flush=True)
     return 0
 
 
