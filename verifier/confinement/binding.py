@@ -40,7 +40,7 @@ class Binding:
     def stand_on(self, number: int) -> None:
         """Binds the party's main thread and autograd's threads, which launch the backward pass, to a single timing processor. Its other threads stay
         on all timing processors; any thread that a call starts inherits the single processor."""
-        timed = self.device.timed_on
+        timed = self.device.stands_on
         if number == self._stands_on or not timed:
             return
         self._stands_on = number

@@ -11,13 +11,18 @@ from verifier.confinement.binding import threads_of
 from verifier.confinement.spawned import Spawned
 
 
-def waited_ns(files: list[int]) -> int:
-    """Returns the time in ns that the threads behind these open files have spent runnable but not running."""
-    total = 0
+def waits_ns(files: list[int]) -> dict[int, int]:
+    """Returns the time in ns that the thread behind each open file has spent runnable but not running. Threads that have ended are left out."""
+    found = {}
     for file in files:
         with contextlib.suppress(OSError, IndexError, ValueError):  # a thread that has ended
-            total += int(os.pread(file, 128, 0).split()[1])
-    return total
+            found[file] = int(os.pread(file, 128, 0).split()[1])
+    return found
+
+
+def longest_ns(before: dict[int, int], after: dict[int, int]) -> int:
+    """Returns the longest time that one thread has waited between two readings. Threads wait side by side, so a call is not delayed by the sum."""
+    return max((waited - before[file] for file, waited in after.items() if file in before), default=0)
 
 
 @contextlib.contextmanager

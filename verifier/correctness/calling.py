@@ -121,9 +121,9 @@ class Calls(Prepared):
             return Trial(name=name, seed=step.seed, ok=False, detail=failure.message)
         trial = self.examiner.examine(name, step.seed, call, expected, self.subject.runner, self.state_names())
         equal = step.kind == "equal numbers"
-        if not trial.ok and (equal or (trial.bound is not None and expected.in_reach(trial.error))):
+        if not trial.ok and (equal or (trial.bound is not None and expected.in_reach(trial.error, call.outputs))):
             self.expectations.appeal(expected)
-            self.expectations.between_steps(expected, call.outputs)
+            self.expectations.near_ties(expected, call.outputs)
             if own:
                 self.expectations.remember(expected)
             trial = self.examiner.examine(name, step.seed, call, expected, self.subject.runner, self.state_names())

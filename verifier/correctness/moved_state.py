@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import torch
 
 from verifier.correctness import bounds
-from verifier.correctness.bounds import ULPS, Judgement, bound, deviation, epsilon, judge, root_mean_square, same_values, tolerated
+from verifier.correctness.bounds import ULPS, Judgement, bound, chaotic_error, deviation, epsilon, judge, root_mean_square, same_values, tolerated
 from verifier.correctness.examining import ours
 from verifier.correctness.expectation import continued
-from verifier.correctness.noise import MOST_DECIDED, NOISE_ROOM
+from verifier.correctness.noise import DECIDED, MOST_DECIDED, NOISE_ROOM
 from verifier.correctness.trials import Trials
 from verifier.correctness.wrong_parts import wrong_part
 from verifier.float8 import continuous
@@ -211,4 +211,7 @@ def _drift(own: torch.Tensor, exact: torch.Tensor, plain: torch.Tensor, trials: 
     if own.is_complex() or not continuous(own) or not own.numel():
         return Drift(0.0, room, 0.0)
     apart = max(root_mean_square(own.double() - exact), root_mean_square(plain - exact))
-    return Drift(bound(error, [rough], own.dtype, trials.reference.precision) + error, room, apart)
+    limit = bound(error, [rough], own.dtype, trials.reference.precision)
+    if min(error, rough) > chaotic_error(own.dtype):  # it follows decisions, whose effects vary from run to run
+        limit = max(limit, DECIDED * rough)
+    return Drift(limit + error, room, apart)

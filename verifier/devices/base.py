@@ -106,13 +106,19 @@ class Device(ABC):
 
     @property
     def timed_on(self) -> list[int]:
-        """Returns the processors on which the sides of a block run; each block uses the next one. Returns an empty list if parties are not bound."""
+        """Returns the processors on which sides are timed. Returns an empty list if parties are not bound."""
         return []
 
     @property
     def wide_on(self) -> list[int]:
-        """Returns the device's other processors, on which parties start."""
+        """Returns the processors on which parties start and do everything that is not timed."""
         return []
+
+    @property
+    def stands_on(self) -> list[int]:
+        """Returns the timing processors on which a side's main thread stands; each block uses the next one. Returns an empty list if it moves
+        freely."""
+        return self.timed_on
 
     def early(self, role: str) -> bool:
         """Returns whether a party that receives `role` as soon as it is ready can initialise its device while it is importing torch."""

@@ -18,7 +18,7 @@ from verifier.build.wish import STATUS, Wish
 from verifier.channel import ChannelClosed, ChannelError, ChannelTimeout, Frame
 from verifier.confinement.binding import Binding
 from verifier.confinement.layers import layer_failed
-from verifier.confinement.queueing import queueing, waited_ns
+from verifier.confinement.queueing import longest_ns, queueing, waits_ns
 from verifier.confinement.spawned import Spawned
 from verifier.devices.base import GO, REFRESH, REFRESHED, SEEN, Arena, Device
 from verifier.judge.gate import Gate
@@ -263,14 +263,14 @@ class Party:
             handed = time.monotonic_ns()
             sock.sendall(REFRESH)
             answer = self._next(1, limit)
-            waited = waited_ns(threads)
+            waits = waits_ns(threads)
             begin = time.monotonic_ns()
             if answer == REFRESHED:
                 with self.looking:
                     sock.sendall(GO)
                     answer = self._next(_NANOSECONDS.size, limit)
                     end = time.monotonic_ns()
-                    waited = waited_ns(threads) - waited
+                    waited = longest_ns(waits, waits_ns(threads))
                 while answer and len(answer) < _NANOSECONDS.size:
                     answer += self._next(_NANOSECONDS.size - len(answer), limit) or b"\0" * 8
                 if self.device.says_seen:

@@ -120,7 +120,7 @@ class Pool:
         self.cancelled = False
         # With STITCH_STILL=device, only processes that work on the device are frozen while another judge measures (`still.py`). On processors not
         # used for timing, parties continue to import torch, builders to build, and torch.compile to compile.
-        self.host_goes_on = os.environ.get("STITCH_STILL") == "device" and bool(device.timed_on)
+        self.host_goes_on = os.environ.get("STITCH_STILL") == "device" and bool(device.stands_on)
         self.extensions = True  # whether parties import in advance the modules that build and load extensions
 
     def spawn(

@@ -303,23 +303,31 @@ void stitch_abort(void) {
 
 /* The judge's half */
 
-/* Returns how long the threads behind these open files (/proc/PID/task/TID/schedstat) have been ready to run without a processor, in ns. */
-static int64_t queued(const int *threads, int count) {
-    int64_t total = 0;
+/* Reads how long each thread has been ready to run without a processor, in ns, from its open file (/proc/PID/task/TID/schedstat). */
+static void queued(const int *threads, int count, int64_t *waited) {
     for (int i = 0; i < count; i++) {
         char text[96];
         ssize_t got = pread(threads[i], text, sizeof text - 1, 0);
         if (got <= 0) continue; /* it has ended */
         text[got] = 0;
         char *second = strchr(text, ' ');
-        if (second) total += strtoll(second, NULL, 10);
+        if (second) waited[i] = strtoll(second, NULL, 10);
     }
-    return total;
+}
+
+/* Returns the longest of the times that the threads have waited since `before`. Threads wait side by side: the call is not later than that by their sum. */
+static int64_t longest(const int *threads, int count, const int64_t *before, int64_t *after) {
+    int64_t found = 0;
+    memcpy(after, before, count * sizeof *after);
+    queued(threads, count, after);
+    for (int i = 0; i < count; i++)
+        if (after[i] - before[i] > found) found = after[i] - before[i];
+    return found;
 }
 
 /* Leads a party through `count` calls. `keys`: two words per call. `threads`: open files in which the kernel reports how long the party's threads
  * wait for a processor. `stamps`: eight values per call, in ns (the party waits, key, unmasked, go, ended, copied, the call by the party's clock, and
- * how long its threads waited for a processor meanwhile). `spins`: 1 if a processor can be spared for spinning. `bell` is an event that is signalled
+ * how long the thread that waited longest for a processor waited meanwhile). `spins`: 1 if a processor can be spared for spinning. `bell` is an event that is signalled
  * before each call whose bit is set in `rung`, while the party unmasks its inputs. Caches are not flushed before each call whose bit is set in
  * `warm`. Both name the first 64 calls. */
 int stitch_lead(void *shared_page, int fd, uint32_t count, const uint64_t *keys, const int *threads, int thread_count, int64_t *stamps, int spins,
@@ -328,6 +336,8 @@ int stitch_lead(void *shared_page, int fd, uint32_t count, const uint64_t *keys,
     int64_t deadline = now_ns() + limit_ns;
     enum outcome outcome;
     uint32_t last = 0;
+    int64_t before[thread_count + 1], after[thread_count + 1];
+    memset(before, 0, sizeof before);
     for (uint32_t call = 0; call < count; call++, stamps += STAMPS) {
         uint32_t step = 4 * call;
         if ((outcome = await(&page->party, last, step + 1, fd, spins, deadline))) return outcome;
@@ -345,13 +355,13 @@ int stitch_lead(void *shared_page, int fd, uint32_t count, const uint64_t *keys,
             put(&page->judge, unmasked);
             if ((outcome = await(&page->party, unmasked, step + 2, fd, spins, deadline))) return outcome;
         }
-        int64_t waited = queued(threads, thread_count);
+        queued(threads, thread_count, before);
         stamps[3] = now_ns();
         put(&page->judge, step + 2);
         if ((outcome = await(&page->party, step + 2, step + 3, fd, spins, deadline))) return outcome;
         stamps[4] = now_ns();
         stamps[6] = page->inner;
-        stamps[7] = queued(threads, thread_count) - waited;
+        stamps[7] = longest(threads, thread_count, before, after);
         put(&page->judge, step + 3);
         if ((outcome = await(&page->party, step + 3, step + 4, fd, spins, deadline))) return outcome;
         stamps[5] = now_ns();

@@ -326,8 +326,8 @@ def measure(
     with ending(watches):
         watched, last = {id(watch.party) for watch in watches}, None
         for _ in range(blocks):
-            for side in sides if device.timed_on else ():
-                side.caller.processor = len(sides[0].blocks) % len(device.timed_on)
+            for side in sides if device.stands_on else ():
+                side.caller.processor = len(sides[0].blocks) % len(device.stands_on)
             order = in_turns(sides, watched, rng)
             block: dict[int, list[float]] = {id(side): [] for side in sides}
             device.sample_clocks()

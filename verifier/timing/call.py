@@ -13,7 +13,7 @@ from verifier.layout import Spec
 if TYPE_CHECKING:
     from verifier.timing.series import Use
 
-PREEMPTED, PREEMPTED_NS = 0.1, 100_000  # share of a call that its threads may wait for a processor; maximum wake-up time of threads
+PREEMPTED, PREEMPTED_NS = 0.1, 100_000  # share of a call that one of its threads may wait for a processor; maximum wake-up time of threads
 POISON = 0xA5  # initial value of every byte of the output memory before a call
 
 
@@ -39,7 +39,7 @@ class Call:
     use: Use | None = None  # in a series: the inputs
     span: tuple[int, int] | None = None  # in a series: its beginning and end by the judge's clock
     looked: bool = False  # whether the judge inspected the process during the call, which took up some of the call's time
-    queued: int = 0  # time that its threads waited for a processor during the call
+    queued: int = 0  # longest time that one of its threads waited for a processor during the call
     after: dict[int, torch.Tensor] = field(default_factory=dict)  # inputs that the call has changed, by number, unless they take up gigabytes
 
     @property

@@ -2,7 +2,7 @@
 # task: tasks/gathered_rows.py
 # device: cuda
 # verdict: wrong_result | inconclusive | rejected
-# because: late-work|before the clock|between calls|after the clock|GPU|clone\(\)|charged|are added|processors
+# because: late-work|timed call|before the clock|between calls|after the clock|GPU|clone\(\)|charged|are added|processors
 # defence: runtime
 # says: a native thread clears the next output while the verifier copies this one and flushes the caches
 import ctypes

@@ -41,7 +41,7 @@ def party():
 
 
 def on(timed, wide):
-    return SimpleNamespace(timed_on=timed, wide_on=wide)
+    return SimpleNamespace(timed_on=timed, wide_on=wide, stands_on=timed)
 
 
 def where(party):

@@ -143,6 +143,7 @@ class Model:
 
     def __init__(self) -> None:
         self.exact, self.runs = None, 0
+        self.limits, self.clock = SimpleNamespace(oracle=60.0), lambda: 0.0
         self.values = Values({"l": []}, [], [])
         self.y = torch.full((64,), 1.0, dtype=torch.float64)
         self.y[5] = 1.0 + 2**-4 + 1e-8
@@ -171,7 +172,7 @@ def test_a_step_is_allowed_only_between_two_steps():
         expected = SimpleNamespace(oracle=oracle, leaves=[leaf], values=model.values, rng=0, before=None)
         value = own.clone()
         bits(value)[at] = bits(value)[at] - 1 if at == 5 else bits(value)[at] + 1
-        expectations.between_steps(expected, [value])
+        expectations.near_ties(expected, [value])
         assert judge(value, own, 0.0, leaf.tolerated).ok == allowed
         assert not leaf.finer(value, "fp32-strict")
 

@@ -12,21 +12,25 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from verifier.confinement.queueing import waited_ns
+from verifier.confinement.queueing import longest_ns, waits_ns
 from verifier.integrity.replays import Replaying, Replays
 from verifier.judge.session import Values
 from verifier.layout import Spec
 from verifier.timing.series import Form
 
 
-def test_the_second_figure_of_each_thread_is_summed(tmp_path):
+def test_a_call_is_delayed_by_the_thread_that_waits_longest(tmp_path):
     files = []
     for number in range(2):
         path = tmp_path / str(number)
         path.write_text(f"123 {number + 5} 7\n")
         files.append(os.open(path, os.O_RDONLY))
     gone = os.open(tmp_path, os.O_RDONLY)
-    assert waited_ns([*files, gone]) == 11 and waited_ns([]) == 0
+    before = waits_ns([*files, gone])
+    assert before == {files[0]: 5, files[1]: 6} and waits_ns([]) == {}
+    (tmp_path / "0").write_text("130 25 8\n")
+    (tmp_path / "1").write_text("130 13 8\n")
+    assert longest_ns(before, waits_ns(files)) == 20 and longest_ns({}, before) == 0
     for file in [*files, gone]:
         os.close(file)
 
@@ -41,10 +45,10 @@ def test_threads_on_one_processor_wait_for_each_other():
             pass
     try:
         os.sched_setaffinity(0, {min(allowed)})
-        before, end = waited_ns([file]), time.monotonic() + 0.2
+        before, end = waits_ns([file]), time.monotonic() + 0.2
         while time.monotonic() < end:
             pass
-        assert waited_ns([file]) > before
+        assert longest_ns(before, waits_ns([file])) > 0
     finally:
         os.sched_setaffinity(0, allowed)
         os.kill(child, 9)

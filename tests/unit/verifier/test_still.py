@@ -28,7 +28,7 @@ TALKATIVE = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-
 
 def pool_of(timed_processors, monkeypatch, still):
     monkeypatch.setenv("STITCH_STILL", still)
-    pool = Pool(SimpleNamespace(place="cuda-none", timed_on=list(range(timed_processors))), Limits(), spares=0)
+    pool = Pool(SimpleNamespace(place="cuda-none", timed_on=list(range(timed_processors)), stands_on=list(range(timed_processors))), Limits(), spares=0)
     party = {
         role: SimpleNamespace(
             role=role, on_device="builder" not in role, spawned=SimpleNamespace(ended=False, name=role), still=f"stillness of {role}"
@@ -110,7 +110,7 @@ def test_a_party_imports_without_its_permit_and_takes_no_role(monkeypatch):
     """The process is started as the judge starts it; it is not frozen, but does the waiting itself."""
     monkeypatch.setenv("STITCH_STILL", "device")
     device = open_device("cpu", Path("/nowhere"))
-    monkeypatch.setattr(type(device), "timed_on", [0], raising=False)
+    monkeypatch.setattr(type(device), "stands_on", [0], raising=False)
     pool = Pool(device, Limits(), spares=0)
     party = pool.spawn()
     try:

@@ -18,6 +18,7 @@ def sides_of(count, processors, programs=0, fails=None):
     calls, still, pauses = [], set(), []
     device = SimpleNamespace(
         timed_on=list(range(processors)),
+        stands_on=list(range(processors)),
         sample_clocks=lambda: None,
         usual_wait_ns=lambda: None,
         settle=lambda: pauses.append((len(calls), len(still))),

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from verifier.devices import cuda
+from verifier.devices.cpu import CpuDevice
 from verifier.devices.host_cores import cores, numbers
 
 
@@ -155,3 +156,12 @@ def test_sides_are_at_their_places_before_they_warm_up(monkeypatch):
     with pytest.raises(Stop):
         tournament._round(0, Round(range(1), []), None, [], None)
     assert said == [("rest", True), ("rest", True), "nobody imports torch", "warm up"]
+
+
+@pytest.mark.parametrize(("allowed", "timed"), [([3], []), ([3, 5], [3]), ([0, 1, 4, 6], [0, 1, 4])])
+def test_programs_for_the_cpu_leave_one_processor_to_the_host(monkeypatch, tmp_path, allowed, timed):
+    """A program may not use it either: it would seem faster than PyTorch, which has fewer threads."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(allowed))
+    device = CpuDevice(tmp_path)
+    assert device.timed_on == timed and device.threads == max(len(timed), 1)
+    assert device.wide_on == (allowed if timed else []) and device.stands_on == []
