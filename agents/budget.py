@@ -42,10 +42,12 @@ class Spent(BaseModel):
 class OutOfBudget(Exception):
     """Raised instead of starting a call that would exceed the budget in some unit."""
 
-    def __init__(self, unit: str, spent: float, limit: float):
+    def __init__(self, unit: str, spent: float, limit: float, wanted: float = 0.0):
+        """`wanted`: what the next call needs, with what has to remain after it."""
         what = LIMITS[unit].one if limit == 1 else LIMITS[unit].many
-        super().__init__(f"the budget of {limit:g} {what} is spent ({spent:.4g} used)")
-        self.unit, self.spent, self.limit = unit, spent, limit
+        short = f"is too small for the next step ({spent:.4g} used, about {wanted:.4g} needed)"
+        super().__init__(f"the budget of {limit:g} {what} {short if spent < limit and wanted else f'is spent ({spent:.4g} used)'}")
+        self.unit, self.spent, self.limit, self.wanted = unit, spent, limit, wanted
 
 
 ACCOUNTS: Projection[Ledger, Event] = Projection()
@@ -81,7 +83,7 @@ class Ledger:
             used = getattr(self.spent, unit) + sum(held.get(unit, 0) for held in self._held.values())
             wanted = amounts.get(unit, 0) + (keep or {}).get(unit, 0)
             if used >= limit or used + wanted > limit:
-                raise OutOfBudget(unit, used, limit)
+                raise OutOfBudget(unit, used, limit, wanted)
         self._held[key] = dict(amounts)
 
     def release(self, key: str) -> None:

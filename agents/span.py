@@ -217,13 +217,13 @@ class Span:
         refused = self.run.replay.effects.get(key)
         if refused is not None:
             value = refused.value
-            raise OutOfBudget(value["unit"], value["spent"], value["limit"])
+            raise OutOfBudget(value["unit"], value["spent"], value["limit"], value.get("wanted", 0.0))
         await self.run.gate()
         self.run.count_time()
         try:
             self.run.ledger.reserve(key, amounts, keep)
         except OutOfBudget as error:
-            value = {"unit": error.unit, "spent": error.spent, "limit": error.limit}
+            value = {"unit": error.unit, "spent": error.spent, "limit": error.limit, "wanted": error.wanted}
             await self.record(EffectCompleted(key=key, name="budget.refused", value=value), "engine")
             raise
 

@@ -75,3 +75,13 @@ def test_time_in_which_a_run_lay_still_is_no_time_of_its_steps():
     assert still.between(opened, closed) == (31 - 4) + (50 - 35)
     assert still.between(opened.replace(second=33), closed) == 15
     assert seconds_worked(events) == 4 + 4 + 2
+
+
+def test_a_budget_that_is_not_spent_says_what_the_next_step_needs():
+    ledger = Ledger(Budget(verifier_seconds=240))
+    ledger.spend({"verifier_seconds": 66.31})
+    with pytest.raises(OutOfBudget, match=r"240 seconds of verifier time is too small for the next step \(66.31 used, about 175 needed\)"):
+        ledger.reserve("a", {"verifier_seconds": 55}, {"verifier_seconds": 120})
+    ledger.spend({"verifier_seconds": 200})
+    with pytest.raises(OutOfBudget, match=r"is spent \(266.3 used\)"):
+        ledger.reserve("a", {"verifier_seconds": 55})
