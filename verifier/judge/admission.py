@@ -244,6 +244,18 @@ def forward_line(source: str) -> int | None:
     return None
 
 
+def keyword_only(source: str, method: str) -> list[str]:
+    """Returns the names of the parameters that a method of `Model` takes by keyword only."""
+    import ast
+
+    for node in parse(source).body:
+        if isinstance(node, ast.ClassDef) and node.name == "Model":
+            return next(
+                ([one.arg for one in item.args.kwonlyargs] for item in node.body if isinstance(item, ast.FunctionDef) and item.name == method), []
+            )
+    return []
+
+
 def begin_line(failure: PartyFailure, source: str) -> int | None:
     """Returns the first line of the code that failed, for a failure that has no line of its own: a function that cannot be called as written, or a
     value that cannot be passed on."""
@@ -287,12 +299,12 @@ def task_problem(failure: PartyFailure, source: str) -> Problem:
             return Problem(line=failure.line, message=f"{step} needs a GPU: choose cuda:0", hint="such a task runs only on a verifier with a GPU")
         where = f"{step}: " if failure.error_class == "LayoutError" else f"{failure.error_class} in {step}: "
         line = failure.line or (begin_line(failure, source) if failure.error_class in ("LayoutError", "TypeError") else None)
-        return Problem(line=line, message=where + said[:600], hint=_raised_hint(failure))
+        return Problem(line=line, message=where + said[:600], hint=_raised_hint(failure, source))
     line = failure.line if failure.line is not None else (forward_line(source) if failure.request in ("run", "call") else None)
     return Problem(line=line, message=f"{step}: {failure.message}", hint=_HINTS.get(failure.kind, ""))
 
 
-def _raised_hint(failure: PartyFailure) -> str:
+def _raised_hint(failure: PartyFailure, source: str) -> str:
     text = failure.message
     if failure.error_class == "SystemExit":
         return _HINTS["crashed"]
@@ -301,7 +313,10 @@ def _raised_hint(failure: PartyFailure) -> str:
     if failure.error_class == "TypeError" and failure.line is None and re.search(r"positional argument|keyword argument|keyword-only", text):
         if called := re.match(r"(get_inputs|get_init_inputs)\(\)", text):
             return f"{called[1]} is called without arguments"
-        if re.match(r"Model\.(forward|__init__)\(\)", text):
+        if (called := re.match(r"Model\.(forward|__init__)\(\)", text)) is not None:
+            if named := keyword_only(source, called[1]):
+                names = " and ".join(named)
+                return f"values are passed by position: remove the `*` before {names}, or submit the module without get_inputs and get_init_inputs"
             where = "get_inputs" if ".forward()" in text else "get_init_inputs"
             return f"{where} returns a list with one value for each argument"
     if "can't allocate memory" in text or "out of memory" in text or failure.error_class == "MemoryError":

@@ -270,6 +270,13 @@ def test_what_fails_before_its_first_statement_has_a_line(request_, error_class,
     assert problem.line == line and said in problem.message and problem.hint.startswith(hint)
 
 
+def test_arguments_by_keyword_only_are_named():
+    source = "from torch import nn\nclass Model(nn.Module):\n    def forward(self, x, *, lengths, scale): pass\n"
+    said = "Model.forward() takes 2 positional arguments but 3 were given"
+    hint = task_problem(PartyFailure("raised", said, error_class="TypeError", request="call"), source).hint
+    assert hint == "values are passed by position: remove the `*` before lengths and scale, or submit the module without get_inputs and get_init_inputs"
+
+
 @pytest.mark.parametrize("inputs", ["lambda: []", "make", "functools.partial(make, 3)"])
 def test_functions_of_a_task_may_be_names_for_others(inputs):
     source = CLASS.format("pass", "def forward(self): pass") + "import functools\ndef make(n=1): return []\n"
