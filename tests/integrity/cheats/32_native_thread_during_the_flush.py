@@ -1,8 +1,8 @@
 # hack: 32
 # task: tasks/softmax.py
 # device: cpu
-# verdict: not faster | inconclusive | wrong_result
-# because: flush of the caches|busy|speedup|clock|elements|timed call
+# verdict: not faster | inconclusive | wrong_result | crashed
+# because: flush of the caches|busy|speedup|clock|elements|timed call|SIGSEGV
 # defence: runtime
 # says: a native thread waits for inputs to become readable and computes while the caches are flushed, before the call begins
 import ctypes
