@@ -139,7 +139,7 @@ class LlmVerifier:
             "task": digest.task_text(situation),
             "device": of_device.device_text(compiled.figures),
             "reference": digest.reference_text(situation),
-            "plan": "\n\n".join(filter(None, (digest.plan_text(situation.planned.payload), digest.untouched_text(attempt)))),
+            "plan": "\n\n".join(filter(None, (digest.plan_text(situation.planned.payload, situation), digest.untouched_text(attempt)))),
             "step": digest.step_text(situation.step, compiled),
             "program": digest.shown_text(digest.shown_program(attempt), edits=False) if attempt.passed else digest.program_text(attempt.edit.source),
             "taught": Memory.of(situation).digest("verifier", None if attempt.passed else attempt.number),
