@@ -175,7 +175,7 @@ def floor_of_group(compiled: Compiled, group: Group) -> Floor:
 def floor_of_step(compiled: Compiled, step: dict[str, Any] | None) -> Floor | None:
     """Returns the floor of a plan step with all of its groups fused, so that only data that crosses its boundary moves. Returns None if `operators`
     names no groups."""
-    groups = _group_of(compiled, step) or groups_of(compiled, (step or {}).get("operators") or ())
+    groups = group_of_step(compiled, step) or groups_of(compiled, (step or {}).get("operators") or ())
     if not groups:
         return None
     moved = crossing(compiled, [name for group in groups for name in group.operators])
@@ -187,7 +187,7 @@ def floor_of_step(compiled: Compiled, step: dict[str, Any] | None) -> Floor | No
     return floor_of(nbytes, flops, compiled.figures, compiled.plan.precision)
 
 
-def _group_of(compiled: Compiled, step: dict[str, Any] | None) -> list[Group]:
+def group_of_step(compiled: Compiled, step: dict[str, Any] | None) -> list[Group]:
     """Returns the group that corresponds to a step of the compiler's own plan. Such a step lists kinds of operators, which may also be the names of
     other operators."""
     if step is None:

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.memory.fingerprints import fingerprint
+from agents.memory.lessons import lesson_of
 from agents.roles.situation import Attempt, Situation
 from agents.strategies import combined, named_in
 
 GAIN = 1.02  # required gain over the parent; anything smaller is within the noise of a quick verification
 LOSS = 0.98
 SHOWN = 8  # maximum number of lines of each kind in a digest
-SAMPLE_CHARACTERS = 300
 UNMEASURED = "could not be measured"
 BROKEN = {
     "wrong_result": "wrong result",
@@ -35,7 +35,7 @@ class Failure:
 
     fingerprint: str
     status: str
-    sample: str  # message of its first occurrence
+    sample: str  # what its first occurrence teaches
     candidates: tuple[int, ...]  # candidates in which it occurred
     fixed_by: int | None = None  # the first later candidate that descends from one of them and passed
 
@@ -80,7 +80,7 @@ class Memory:
     @classmethod
     def of(cls, situation: Situation) -> Memory:
         attempts = {attempt.number: attempt for attempt in situation.attempts}
-        return cls(_failures(attempts), _tries(attempts, situation), _lineages(attempts))
+        return cls(_failures(attempts, situation), _tries(attempts, situation), _lineages(attempts))
 
     def failed(self, strategy: str, where: str = "") -> Try | None:
         """Returns the previous try of this method in this place if it did not pay off, and None otherwise."""
@@ -142,7 +142,7 @@ def ancestors(attempt: Attempt, attempts: dict[int, Attempt]) -> list[Attempt]:
     return line
 
 
-def _failures(attempts: dict[int, Attempt]) -> tuple[Failure, ...]:
+def _failures(attempts: dict[int, Attempt], situation: Situation) -> tuple[Failure, ...]:
     found: dict[tuple[str, str], list[Attempt]] = {}
     for attempt in attempts.values():
         if attempt.report is not None and attempt.report.status not in ("passed", "inconclusive", "infrastructure_error"):
@@ -152,7 +152,7 @@ def _failures(attempts: dict[int, Attempt]) -> tuple[Failure, ...]:
     for (status, mark), which in found.items():
         numbers = tuple(a.number for a in which)
         fixed = next((p.number for p in passed if any(a.number in numbers for a in ancestors(p, attempts)[1:])), None)
-        failures.append(Failure(mark, status, message_of(which[0])[:SAMPLE_CHARACTERS], numbers, fixed))
+        failures.append(Failure(mark, status, lesson_of(which[0], message_of(which[0]), situation), numbers, fixed))
     return tuple(failures)
 
 

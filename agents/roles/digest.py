@@ -22,6 +22,7 @@ from agents.strategies import CATALOGUE, Facts, Strategy, by_name
 from compiler import Group
 from compiler.graph.network import Network
 from compiler.graph.values import refs
+from compiler.planning.cost import duration
 from verifier.profiling.diagnosing.task_facts import task_facts
 from verifier.profiling.own_kernels import base_name
 from verifier.task import Admission, TensorSpec
@@ -30,6 +31,7 @@ MOST_GROUPS = 24  # maximum number of groups, or of kinds of equal groups
 MOST_KINDS = 20  # maximum number of operators listed for a group in the floors
 EXPLAINED = 8  # maximum number of operators listed to describe what a group computes
 FEW = 8  # maximum number of names listed in full
+FEW_VALUES = 8  # maximum number of values over which a batch norm counts as one that amplifies rounding
 LANGUAGES = {"cuda": "CUDA C++", "triton": "Triton", "cpp": "C++ with OpenMP, on the CPU"}
 NOT_CAPTURED = "the model could not be captured"  # in the header of a program that the compiler left to PyTorch
 MODES = {
@@ -80,7 +82,7 @@ def task_text(situation: Situation) -> str:
         lines.append(f"Inputs: {', '.join(shapes)[:1000] or 'none'}")
         lines.append(f"Parameters: {admission.parameters or 0:,}")
         lines += [f"Flag: {FLAGS.get(flag, flag)}" for flag in admission.flags]
-        lines += [*group_rows(situation.capture), *own_error(admission)]
+        lines += [*group_rows(situation.capture), *own_error(admission, situation)]
     known = [a.report.environment for a in situation.attempts if a.report is not None]
     if known and known[-1].compiler:
         lines.append(f"Built with: {known[-1].compiler}{f', CUDA {known[-1].cuda}' if known[-1].cuda else ''}, PyTorch {known[-1].torch}")
@@ -91,10 +93,11 @@ def task_text(situation: Situation) -> str:
     return "\n".join(lines)
 
 
-def own_error(admission: Admission) -> list[str]:
-    """Returns a line with PyTorch's own error on the task's inputs and the resulting bound, before any program exists."""
+def own_error(admission: Admission, situation: Situation | None = None) -> list[str]:
+    """Returns a line with PyTorch's own error on the task's inputs and the resulting bound, before any program exists. If PyTorch itself is far from
+    fp64, the line says that and what follows from it."""
     if admission.eager_error is None or admission.error_bound is None:
-        return []
+        return [chaos_text(situation)] if far_from_fp64(admission) else []
     said = (
         f"PyTorch's own error against fp64, with the task's inputs: {admission.eager_error:.2g}. So a program may err by {admission.error_bound:.2g} "
         "there, or more where plain arithmetic does"
@@ -103,6 +106,26 @@ def own_error(admission: Admission) -> list[str]:
         share = f"{100 * admission.decided:.2g} % of an output's" if admission.decided else "no"
         said += f"; rounding decides {share} elements otherwise in PyTorch than in fp64"
     return [f"{said}."]
+
+
+def far_from_fp64(admission: Admission) -> bool:
+    """Returns whether fp64 was computed (only then is it known how many elements rounding decides) and no floating output of PyTorch came near it."""
+    floating = any("float" in spec.dtype for spec in admission.outputs)
+    return admission.decided is not None and admission.eager_error is None and floating
+
+
+def chaos_text(situation: Situation | None) -> str:
+    """Says that rounding is amplified on the way to the outputs, by which batch norms if any take statistics over few values, and what helps."""
+    facts = task_facts(situation.capture) if situation is not None and situation.capture is not None and situation.settings.mode == "train" else None
+    rows = facts.structure.rows or [] if facts is not None and facts.structure is not None else []
+    few = min((row.length for row in rows if row.kind == "batch_norm" and 1 < row.length <= FEW_VALUES), default=0)
+    where = f": a batch norm over {few} values a channel divides by their spread, which may be as small as its rounding" if few else ""
+    return (
+        f"PyTorch's own error against fp64 is over 1 % with the task's inputs: rounding is amplified on the way{where}. So the result is compared "
+        "with eager PyTorch's own, or within what plain arithmetic errs. Stay close to eager's order of arithmetic: keep "
+        "`(x - mean) * invstd * weight + bias` in a batch norm (no folded scale and shift, accurate moments), and change no rounding that a step "
+        "does not need to change."
+    )
 
 
 def reference_text(situation: Situation) -> str:
@@ -237,12 +260,26 @@ def contradicts(strategy: Strategy, step: dict[str, Any] | None, order: str = ""
     return strategy.name in refused | OF_SPACES.get(str(step.get("space") or ""), frozenset())
 
 
-def plan_text(payload: dict[str, Any]) -> str:
+def plan_text(payload: dict[str, Any], situation: Situation | None = None) -> str:
     steps = payload.get("steps") or []
-    lines = [str(payload.get("summary", "")), *(f"- {ids} ({space}): {title}" for ids, space, title, _ in _alike(steps, None))]
+    lines = [
+        f"{payload.get('summary', '')}{_split_floor(payload, situation)}",
+        *(f"- {ids} ({space}): {title}" for ids, space, title, _ in _alike(steps, None)),
+    ]
     if payload.get("more"):
         lines.append(f"- and {payload['more']} more")
     return "\n".join(lines)
+
+
+def _split_floor(payload: dict[str, Any], situation: Situation | None) -> str:
+    """Completes a summary that ends with the floor by the arithmetic behind it, and by the floor in the other arithmetic that the policy allows."""
+    compiled = situation.plan.data if situation is not None and situation.plan is not None else None
+    if situation is None or situation.capture is None or not isinstance(compiled, Compiled) or not payload.get("floor_ms"):
+        return ""
+    floor, shown = floor_of_task(compiled, situation.capture), duration(float(payload["floor_ms"]))
+    if not floor.split_ms or floor.bound != "compute" or not str(payload.get("summary")).endswith(f"floor {shown}"):
+        return ""
+    return f" with each fp32 product as three of TF32, {duration(max(floor.split_ms, floor.memory_ms))} as three of fp16"
 
 
 def untouched_text(attempt: Attempt) -> str:

@@ -9,6 +9,7 @@ from agents.roles.edits import helper
 from agents.roles.names import whole_items
 from agents.roles.prompts import fenced
 from agents.roles.situation import Attempt
+from agents.roles.wrong_rows import rows_text
 from verifier.allocation import failed_allocation
 from verifier.report import MOST_WRONG, Report, Trial, WrongTensor
 
@@ -74,7 +75,7 @@ def wrong_tensors(trial: Trial) -> list[str]:
 def wrong_tensor(part: WrongTensor) -> str:
     error = f"; largest error {part.error:.3g}" if part.error is not None else ""
     bound = f"{',' if error else ';'} bound {part.bound:.3g}" if part.bound is not None else ""
-    where = f"; {part.where}" if part.where else ""
+    where = "".join(f"; {said}" for said in (part.where, rows_text(part)) if said)
     said = f"{part.name}: {part.wrong:,} of {part.elements:,}, first {part.first}: {part.value} instead of {part.expected}"
     return f"{said}{error}{bound}{where}"
 

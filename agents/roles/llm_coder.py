@@ -169,7 +169,7 @@ class LlmCoder:
             "task": digest.task_text(situation),
             "device": of_device.device_text(compiled.figures),
             "reference": digest.reference_text(situation),
-            "plan": digest.plan_text(situation.planned.payload),
+            "plan": digest.plan_text(situation.planned.payload, situation),
             "step": "" if failed is not None and places_told(failed, situation) else self._step(situation, parent),
             "program": digest.shown_text(digest.shown_program(passed, order(advice))) if passed else digest.program_text(source) if source else "",
             "next_step": digest.step_text(steps.following(situation), compiled),

@@ -28,6 +28,7 @@ from agents.strategies import by_name, combined, named_in, parts
 from compiler.options import Move
 
 PASSAGES = 3
+FEW_LEFT = 3  # number of programs at or below which a change is invited to combine independent gains
 REASON = 10_000  # maximum number of characters of one model's explanation that are passed on to the next
 MODEL_UNITS = ("calls", "tokens", "dollars")
 ONWARD = {
@@ -138,7 +139,7 @@ class LlmVerifier:
             "task": digest.task_text(situation),
             "device": of_device.device_text(compiled.figures),
             "reference": digest.reference_text(situation),
-            "plan": "\n\n".join(filter(None, (digest.plan_text(situation.planned.payload), digest.untouched_text(attempt)))),
+            "plan": "\n\n".join(filter(None, (digest.plan_text(situation.planned.payload, situation), digest.untouched_text(attempt)))),
             "step": digest.step_text(situation.step, compiled),
             "program": digest.shown_text(digest.shown_program(attempt), edits=False) if attempt.passed else digest.program_text(attempt.edit.source),
             "taught": Memory.of(situation).digest("verifier", None if attempt.passed else attempt.number),
@@ -158,8 +159,11 @@ def left_text(settings: Settings, attempt: Attempt, routes: Sequence[str]) -> st
     """States how many programs can still be written, and which options remain after a failed one. Uses the run's initial budget, like `is_last`."""
     limit = settings.budget.candidates
     left = max(limit - attempt.number, 0) if limit is not None else 0
-    said = "The number of programs is not limited." if limit is None else f"At most {left} more program{'s' if left != 1 else ''} can be tried."
-    said += " A program that fails counts and comes back for `repair` a few times; after that, the best program stays the base."
+    count = f"{left} more program{'s' if left != 1 else ''}"
+    said = "The number of programs is not limited." if limit is None else f"At most {count} can be tried, repairs included."
+    said += " A program that fails comes back for `repair` a few times at most; after that, the best program stays the base."
+    if limit is not None and left <= FEW_LEFT and "optimise" in routes:
+        said += " So few are left that one change may combine gains that do not depend on each other: join their methods with ` + `."
     later = [f"`{route}`" for route in ("next-step", "re-plan") if route in routes]
     stay = f" {' and '.join(later)} stay{'s' if len(later) == 1 else ''} open as long as the run continues, also after a change that failed."
     return f"{said}{stay if later else ''}"

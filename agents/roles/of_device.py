@@ -11,7 +11,8 @@ CLUSTER_BLOCKS = (2, 4, 8, 16)
 
 
 def cache_rate(figures: DeviceFigures) -> str:
-    return f", {figures.cache_gbs:,.0f} GB/s by a plain copy within it" if figures.cache_gbs else ""
+    """Returns the measured rate of the cache, or "" if it is below the memory's: the copy was then too short to reach the cache's own rate."""
+    return f", {figures.cache_gbs:,.0f} GB/s by a plain copy within it" if figures.cache_gbs > figures.bandwidth_gbs else ""
 
 
 def clock_text(figures: DeviceFigures) -> str:

@@ -214,7 +214,11 @@ def test_decisions_are_counted_where_they_were_recorded():
 def test_attempts_that_are_left_are_told():
     settings, found = Settings(budget=Budget(candidates=8)), passed(number=2)
     said = left_text(settings, found, ["optimise", "next-step", "stop"])
-    assert "At most 6 more programs can be tried." in said and "`next-step` stays open" in said
+    assert "At most 6 more programs can be tried, repairs included." in said and "`next-step` stays open" in said
+    assert "combine gains" not in said
+    last = left_text(settings, passed(number=6), ["optimise", "stop"])
+    assert "At most 2 more programs" in last and "one change may combine gains that do not depend on each other" in last
+    assert "combine gains" not in left_text(settings, passed(number=6), ["repair", "stop"]), "a repair combines nothing"
     assert "stay" not in left_text(settings, found, ["repair", "stop"]).replace("stays the base", "")
     assert "not limited" in left_text(Settings(budget=Budget(candidates=None)), found, ["stop"])
 

@@ -279,6 +279,8 @@ def test_the_bandwidth_of_the_cache_is_given_where_it_was_measured():
     assert "- cache shared by all: 52.4 MB; " in device_text(H200)
     known = DeviceFigures.of({"device": "cuda:0", "cache_gbs": 5512.4})
     assert "- cache shared by all: 52.4 MB, 5,512 GB/s by a plain copy within it; " in device_text(known)
+    slow = DeviceFigures.of({"device": "cuda:0", "cache_gbs": 3040.0})
+    assert "- cache shared by all: 52.4 MB; " in device_text(slow), "no cache is slower than the memory behind it: the copy was too short"
 
 
 def test_clusters_and_exchanges_are_given_as_measured():

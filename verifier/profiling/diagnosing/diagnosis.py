@@ -36,6 +36,7 @@ Grade = Literal["counters", "timeline", "static"]
 FLOOR_REACHED = 0.95  # ratio of floor to time; above it, the excess is within the noise of the ceilings
 SETS_THE_PACE = 0.5  # share of a ceiling
 BOUND = 0.8  # share of a ceiling; below it, the rest of the time is spent on something else, so the resource is only the nearest to its ceiling
+NEAR = 0.3  # share of a ceiling below which no resource is called near it
 ALL = 0.95  # share of the device's time; kernels that cover it represent the whole program
 LAUNCH_SHARE = 0.3  # share of the program's time
 BUSY_ENOUGH = 0.8
@@ -352,7 +353,7 @@ def _sentence(
     if units is not None:
         seen = f" ({when}, the multiprocessors' busiest unit is {100 * units_share:.0f} % and L2 or DRAM {100 * memory_share:.0f} % busy)"
     used = max(memory, memory_share) if bottleneck == "memory" else max(compute, units_share)
-    bound = {True: "Bound by {}", False: "Nearest to its ceiling is {}"}[used >= BOUND]
+    bound = "Bound by {}" if used >= BOUND else "Nearest to its ceiling is {}" if used >= NEAR else "Nothing is known to be near its ceiling"
     return {
         "none": f"At the floor{left}: nothing worth having is left.",
         "memory": f"{bound.format('memory')}: {least}{left}.",
