@@ -28,7 +28,8 @@ TALKATIVE = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-
 
 def pool_of(timed_processors, monkeypatch, still):
     monkeypatch.setenv("STITCH_STILL", still)
-    pool = Pool(SimpleNamespace(place="cuda-none", timed_on=list(range(timed_processors)), stands_on=list(range(timed_processors))), Limits(), spares=0)
+    processors = list(range(timed_processors))
+    pool = Pool(SimpleNamespace(place="cuda-none", timed_on=processors, stands_on=processors), Limits(), spares=0)
     party = {
         role: SimpleNamespace(
             role=role, on_device="builder" not in role, spawned=SimpleNamespace(ended=False, name=role), still=f"stillness of {role}"
