@@ -35,7 +35,7 @@ def gains_nothing(compiled: Compiled, group: Group) -> bool:
 
 def loops_of(compiled: Compiled) -> dict[str, int]:
     """Returns the groups that stand for a loop over groups (experts) of the reference, by id, each with the number of its loop. One of them alone
-    cannot take the place of a part of the loop."""
+    cannot replace a part of the loop."""
     found: dict[str, int] = {}
     number, inside = 0, False
     for group in compiled.plan.groups:

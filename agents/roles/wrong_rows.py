@@ -85,7 +85,7 @@ def choices(graph: Graph | None) -> list[Node]:
 
 
 def choice_text(part: WrongTensor, attempt: Attempt, situation: Situation) -> str:
-    """Explains a few wrong rows by choices of the task that may have been decided otherwise, and says what helps. Returns "" if the wrong
+    """Explains a few wrong rows by choices of the task that may have been made differently, and says what helps. Returns "" if the wrong
     elements are no few whole rows, or if the task makes no choices."""
     graph = situation.capture.graph if situation.capture is not None else None
     found, made = whole_rows(part, shape_of(part, situation)), choices(graph)
@@ -93,10 +93,10 @@ def choice_text(part: WrongTensor, attempt: Attempt, situation: Situation) -> st
         return ""
     routed = any(node.op == ROUTED for node in graph.nodes)
     names = [*dict.fromkeys(kind_of(node) for node in made), *(["routing"] if routed else [])]
-    one = "one choice may have been decided" if found[0] == 1 else "some choices may have been decided"
+    one = "one choice may have been made" if found[0] == 1 else "some choices may have been made"
     ranked = _ranked(made, graph, attempt, situation)
     return (
-        f"The task chooses ({', '.join(names)}), so {one} otherwise between nearly equal values. Compute the values that are ranked or compared in "
+        f"The task chooses ({', '.join(names)}), so {one} differently between nearly equal values. Compute the values that are ranked or compared in "
         "the reference's order and precision, or leave them to PyTorch's operators"
         f"{f'. That program computed them itself: {ranked}' if ranked else ''}"
     )

@@ -219,7 +219,7 @@ def test_few_wrong_rows_of_a_task_with_choices_are_explained_by_a_choice(experts
     known = situation(attempt, plan=routed.data, capture=experts)
     said = Memory.of(known).digest("errors")
     assert (
-        "They are all elements of 1 row of 64 (of 64 rows). The task chooses (topk, routing), so one choice may have been decided otherwise" in said
+        "They are all elements of 1 row of 64 (of 64 rows). The task chooses (topk, routing), so one choice may have been made differently" in said
     )
     assert "in the reference's order and precision" in said and "That program computed them itself: g2 softmax" in said
     assert said.endswith("The change of candidate 1: a faster softmax")

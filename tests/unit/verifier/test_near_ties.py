@@ -1,4 +1,4 @@
-"""A few elements may be off because a choice between near equals was made otherwise; elsewhere, none may."""
+"""A few elements may be off because a choice between near equals was made differently; elsewhere, none may."""
 
 import random
 from types import SimpleNamespace
@@ -58,7 +58,7 @@ def tried(row: int) -> tuple[bool, str, torch.Tensor, Leaf]:
     return off <= leaf.tolerated, leaf.finer(value, "fp32-strict"), value, leaf
 
 
-def test_a_choice_between_near_equals_may_be_made_otherwise():
+def test_a_choice_between_near_equals_may_be_made_differently():
     allowed, said, _, leaf = tried(TIED)
     assert allowed and not said
     assert leaf.tolerated == 1 / ROWS
