@@ -218,9 +218,7 @@ def test_few_wrong_rows_of_a_task_with_choices_are_explained_by_a_choice(experts
     attempt = failed("tiny: out: 64 of 4,096 elements are off; first at [7, 0]: 1 instead of 2", row(), options=Options())
     known = situation(attempt, plan=routed.data, capture=experts)
     said = Memory.of(known).digest("errors")
-    assert (
-        "They are all elements of 1 row of 64 (of 64 rows). The task chooses (topk, routing), so one choice may have been made differently" in said
-    )
+    assert "They are all elements of 1 row of 64 (of 64 rows). The task chooses (topk, routing), so one choice may have been made differently" in said
     assert "in the reference's order and precision" in said and "That program computed them itself: g2 softmax" in said
     assert said.endswith("The change of candidate 1: a faster softmax")
     many = failed("out is off", row(wrong=2048, where="dimension 0: 0 to 31 of 64 (all elements there)"))
