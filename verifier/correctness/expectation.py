@@ -343,7 +343,7 @@ def _perhaps_tied(leaf: Leaf, value: torch.Tensor) -> torch.Tensor | None:
         return None
     if value.dtype in TYPES:
         return differing(value, leaf.reference)
-    if not leaf.floating or not leaf.precise or value.is_complex() or large(value.nbytes):
+    if not value.numel() or not leaf.floating or not leaf.precise or value.is_complex() or large(value.nbytes):
         return None
     mask = off_mask(value, leaf.reference, leaf.limit).view(value.shape)
     return mask if 0 < float(mask.double().mean()) <= FLIPPED else None

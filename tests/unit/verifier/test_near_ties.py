@@ -75,3 +75,10 @@ def test_many_wrong_elements_are_not_looked_into():
     (exact,) = oracle.outputs.tensors
     expected = Expected(oracle, [Leaf(exact, exact.float(), 0.0, 0.0, LIMIT)], [], model.values, 0, oracle)
     assert not expected.in_reach(2.0, [exact.float() + 1])
+
+
+def test_an_output_without_elements_has_no_ties():
+    empty = torch.empty(0, WIDTH, dtype=torch.float64)
+    run = Run(Values({"t": 0}, [Spec.of(empty)], [empty]), [])
+    expected = Expected(run, [Leaf(empty, empty.float(), 0.0, 0.0, LIMIT)], [], Router().values, 0, run)
+    assert not expected.in_reach(2.0, [empty.float()])
