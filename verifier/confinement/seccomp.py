@@ -91,7 +91,7 @@ def program(loopback: bool = False, placed: bool = False, unix: bool = True) -> 
     """Returns the filter as an array of `struct sock_filter`, the format that `bwrap --seccomp` and `prctl` accept. `loopback` allows sockets of all
     families, for a profiler that uses TCP internally in a network namespace that has only its own loopback. It also allows setting affinity and
     priority, because nothing is timed in that case. `placed` means that the judge binds the party to processors. Otherwise, the party can do so
-    itself, as OpenMP does with its threads on the CPU. `unix` allows opening named sockets, which is safe if namespaces hide all socket names. Socket
+    itself, as OpenMP may do with its threads. `unix` allows opening named sockets, which is safe if namespaces hide all socket names. Socket
     pairs are always allowed."""
     machine = platform.machine()
     column = 0 if machine == "x86_64" else 1

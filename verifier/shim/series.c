@@ -315,7 +315,7 @@ static void queued(const int *threads, int count, int64_t *waited) {
     }
 }
 
-/* Returns the longest of the times that the threads have waited since `before`. Threads wait side by side: the call is not later than that by their sum. */
+/* Returns the longest of the times that the threads have waited since `before`. Threads wait side by side, so a call is not delayed by the sum. */
 static int64_t longest(const int *threads, int count, const int64_t *before, int64_t *after) {
     int64_t found = 0;
     memcpy(after, before, count * sizeof *after);
@@ -327,9 +327,9 @@ static int64_t longest(const int *threads, int count, const int64_t *before, int
 
 /* Leads a party through `count` calls. `keys`: two words per call. `threads`: open files in which the kernel reports how long the party's threads
  * wait for a processor. `stamps`: eight values per call, in ns (the party waits, key, unmasked, go, ended, copied, the call by the party's clock, and
- * how long the thread that waited longest for a processor waited meanwhile). `spins`: 1 if a processor can be spared for spinning. `bell` is an event that is signalled
- * before each call whose bit is set in `rung`, while the party unmasks its inputs. Caches are not flushed before each call whose bit is set in
- * `warm`. Both name the first 64 calls. */
+ * the longest time that one of its threads waited for a processor meanwhile). `spins`: 1 if a processor can be spared for spinning. `bell` is an
+ * event that is signalled before each call whose bit is set in `rung`, while the party unmasks its inputs. Caches are not flushed before each call
+ * whose bit is set in `warm`. Both name the first 64 calls. */
 int stitch_lead(void *shared_page, int fd, uint32_t count, const uint64_t *keys, const int *threads, int thread_count, int64_t *stamps, int spins,
                 int64_t limit_ns, int bell, uint64_t rung, uint64_t warm) {
     struct page *page = shared_page;
