@@ -497,8 +497,8 @@ class WayChanged(Payload):
 class EffectCompleted(Keyed):
     """The result of a small effect: the clock, a random number, a search.
 
-    "budget.refused", {unit, spent, limit}: the budget did not allow a call. "notes", {agent, notes}: notes that were inserted directly into a prompt;
-    the agent "built-in" is the compiler. "plan.reviewed", {edited: seq or null}.
+    "budget.refused", {unit, spent, limit, wanted}: the budget did not allow a call. "notes", {agent, notes}: notes that were inserted directly into a
+    prompt; the agent "built-in" is the compiler. "plan.reviewed", {edited: seq or null}.
     """
 
     name: Annotated[str, says("what was done")] = ""

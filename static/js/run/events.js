@@ -424,8 +424,8 @@
 /**
  * The result of a small effect: the clock, a random number, a search.
  *
- * "budget.refused", {unit, spent, limit}: the budget did not allow a call. "notes", {agent, notes}: notes that were inserted directly into a prompt;
- * the agent "built-in" is the compiler. "plan.reviewed", {edited: seq or null}.
+ * "budget.refused", {unit, spent, limit, wanted}: the budget did not allow a call. "notes", {agent, notes}: notes that were inserted directly into a
+ * prompt; the agent "built-in" is the compiler. "plan.reviewed", {edited: seq or null}.
  * @typedef {Object} EffectCompleted
  * @property {string} key - journal key of the effect, `SPAN#n`
  * @property {string} [name] - what was done
